@@ -1,0 +1,45 @@
+# Two commands do all the set-up: `make demo` and `make test` create .venv and reuse it.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help fmt lint type test demo bench fuzz check clean
+
+help:    ## this list
+	@grep -E '^[a-z]+: .*## |^[a-z]+:    *## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,lsp]'
+	touch $@
+
+fmt: $(READY)    ## format and sort imports
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix --quiet .
+
+lint: $(READY)    ## ruff, import-linter
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+
+type: $(READY)    ## mypy and pyright, both strict
+	$(BIN)/mypy
+	$(BIN)/pyright
+
+test: lint type    ## everything CI runs: lint, types and every test
+	$(BIN)/pytest -n 2 -q
+
+demo: $(READY)    ## the main job, surviving a crash, on the embedded default
+	$(BIN)/python examples/demo.py
+
+bench: $(READY)    ## the kernel against plain asyncio, as ratios in one run
+	$(BIN)/python bench/kernel.py
+
+fuzz: $(READY)    ## property tests with many more examples, bounded in time
+	TENUTO_FUZZ=1 $(BIN)/pytest -n 2 -q -m fuzz
+
+check: test    ## all a push must pass
+
+clean:    ## remove what make created
+	rm -rf .venv build dist

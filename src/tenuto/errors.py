@@ -1,0 +1,678 @@
+"""Every public exception of Tenuto, each with its stable code.
+
+The class says whose fault it is: `CodeFault` (workflow or step code), `CallerFault` (a call to us),
+`EnvironmentFault` (store, network, disk), `EngineFault` (our bug). The text of an error answers three questions:
+what happened, what the engine did, what to do next. Fields are attributes and survive being recorded: an
+exception is stored as class, arguments, attributes and causes, and rebuilt without calling `__init__`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, final
+
+__all__ = [
+    "AmbiguousNameError",
+    "AnyError",
+    "CallerFault",
+    "ChildCancelledError",
+    "ChildError",
+    "ChildFailedError",
+    "ChildStartError",
+    "ChildTerminatedError",
+    "CodeFault",
+    "CommitUnknownError",
+    "ConfigError",
+    "DecodingError",
+    "DefinitionNotFoundError",
+    "DirectiveError",
+    "DuplicateIdError",
+    "EncodingError",
+    "EngineFault",
+    "EnvironmentFault",
+    "Evicted",
+    "FatalError",
+    "ForeignCallError",
+    "HandlerReturnError",
+    "HistoryDivergedError",
+    "HookNotFoundError",
+    "HookTakenError",
+    "InternalError",
+    "InvalidNameError",
+    "JoinError",
+    "LeaseLostError",
+    "LimitError",
+    "NestingError",
+    "NondeterminismError",
+    "NotCompiledError",
+    "NotInWorkflowError",
+    "QueryFailedError",
+    "QueryNotFoundError",
+    "RaceError",
+    "ReadOnlyError",
+    "ReceiveConfigError",
+    "RecordError",
+    "RecoverError",
+    "Reject",
+    "RemoteError",
+    "RetryableError",
+    "RewindError",
+    "RollbackError",
+    "RollbackUnavailableError",
+    "RunCancelledError",
+    "RunClosedError",
+    "RunFailedError",
+    "RunIdConflictError",
+    "RunNotFoundError",
+    "RunStateError",
+    "RunTerminatedError",
+    "RunawayTurnError",
+    "SideEffectError",
+    "StepExhaustedError",
+    "StepFailedError",
+    "StepOutcomeUnknownError",
+    "StepTimeoutError",
+    "StoreRefusedError",
+    "StoreTooNewError",
+    "StoreUnavailableError",
+    "StuckError",
+    "TenutoError",
+    "TwfError",
+    "UnsupportedError",
+    "UpdateFailedError",
+    "UpdateRejectedError",
+]
+
+
+class TenutoError(Exception):
+    """The base of every exception Tenuto raises; never raised itself."""
+
+    code: ClassVar[str] = "TN000"
+    engine: ClassVar[str | None] = None  # what the engine did
+    fix: ClassVar[str | None] = None  # what to do next
+
+    def __str__(self) -> str:
+        happened = super().__str__()
+        if self.engine is None and self.fix is None:
+            return happened
+        lines = [f"{self.code} {happened}"]
+        if self.engine is not None:
+            lines.append(f"  engine    {self.engine}")
+        if self.fix is not None:
+            lines.append(f"  next      {self.fix}")
+        return "\n".join(lines)
+
+
+class CodeFault(TenutoError):
+    """Workflow or step code did it."""
+
+
+class CallerFault(TenutoError):
+    """A call to Tenuto was wrong."""
+
+
+class EnvironmentFault(TenutoError):
+    """Store, network, disk or deployment."""
+
+
+class EngineFault(TenutoError):
+    """A bug of ours."""
+
+
+# --- control
+
+
+@final
+class Evicted(BaseException):
+    """This run left memory and will be replayed later. Let it pass: catching it in workflow code hides it."""
+
+
+# --- code faults, TN1xx
+
+
+class NotInWorkflowError(CodeFault):
+    """A durable call was made where no run is: outside a workflow, or in the body of a step."""
+
+    code = "TN101"
+    engine = "did nothing"
+    fix = "call it from a workflow; from outside use app.start(...), or .fn(...) for the plain function"
+
+
+class NestingError(CodeFault):
+    """A durable call was made where its place forbids it."""
+
+    code = "TN102"
+    engine = "raised it at the call; nothing was recorded"
+
+
+class ReadOnlyError(CodeFault):
+    """A durable call was made in a validator or query, which may only read."""
+
+    code = "TN103"
+    engine = "raised it at the call; nothing was recorded"
+    fix = "use only the state the function was given"
+
+
+class _DivergenceError(CodeFault):
+    location: str
+    recorded: str
+    asked: str
+    fix_text: str
+
+    def __init__(self, location: str, recorded: str, asked: str, fix: str = "") -> None:
+        super().__init__(f"at {location or '(root)'}: history has {recorded}; the code asked for {asked}")
+        self.location = location
+        self.recorded = recorded
+        self.asked = asked
+        self.fix_text = fix
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}\n  next      {self.fix_text}" if self.fix_text else super().__str__()
+
+
+class HistoryDivergedError(_DivergenceError):
+    """Changed code asks for something else than the history has."""
+
+    code = "TN104"
+    engine = "wrote nothing, compensated nothing, parked the run"
+
+
+class NondeterminismError(_DivergenceError):
+    """Unchanged code asked for something else than it did before."""
+
+    code = "TN105"
+    engine = "wrote nothing, compensated nothing, parked the run"
+    fix = "take clock, chance, I/O and set order out of the workflow's decisions"
+
+
+class ForeignCallError(CodeFault, RuntimeError):
+    """Workflow code touched the outside: I/O, a thread, another loop."""
+
+    code = "TN106"
+    engine = "raised it at the call; nothing was recorded"
+
+    def __init__(self, call: str) -> None:
+        super().__init__(f"{call} is not available in workflow code: it would not be the same on replay")
+        self.call = call
+
+    fix = "put it in a step"
+
+
+class ReceiveConfigError(CodeFault):
+    """`receive` was configured in a way that cannot work."""
+
+    code = "TN107"
+    engine = "raised it at the call; nothing was recorded"
+    fix = "correct the call"
+
+
+class HandlerReturnError(CodeFault):
+    """A handler, branch, closure or run returned what it may not."""
+
+    code = "TN108"
+
+
+class RunawayTurnError(CodeFault):
+    """A turn did not come to rest."""
+
+    code = "TN109"
+    engine = "wrote nothing and parked the run"
+    fix = "await a durable operation inside that loop"
+
+
+class StuckError(CodeFault):
+    """Several workers in a row were lost while they had this run."""
+
+    code = "TN110"
+    engine = "parked the run"
+    fix = "find what kills the process, then deploy or resume"
+
+
+class FatalError(CodeFault):
+    """Raised by a step: do not retry."""
+
+    code = "TN111"
+
+
+class RetryableError(CodeFault):
+    """Raised by a step: try again, after the given time if there is one."""
+
+    code = "TN112"
+
+    def __init__(self, message: str = "", *, after: Any = None) -> None:
+        super().__init__(message)
+        self.after = after
+
+
+class RollbackError(CodeFault):
+    """Raised by a step like `FatalError`; raised by a workflow to end it and undo its steps."""
+
+    code = "TN113"
+
+
+class StepFailedError(CodeFault):
+    """A step failed for good; its own error is the cause."""
+
+    code = "TN114"
+    kind: str
+
+    def __init__(self, name: str, location: str, attempts: int, kind: str) -> None:
+        super().__init__(self._happened(name, location, attempts, kind))
+        self.name = name
+        self.location = location
+        self.attempts = attempts
+        self.kind = kind
+
+    @staticmethod
+    def _happened(name: str, location: str, attempts: int, kind: str) -> str:
+        tries = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+        return f"step {name!r} at {location} failed ({kind}) after {tries}"
+
+
+class StepExhaustedError(StepFailedError):
+    """The last allowed attempt of a step failed."""
+
+    code = "TN115"
+
+
+class StepTimeoutError(StepExhaustedError):
+    """The last allowed attempt of a step ran out of time or heartbeats."""
+
+    code = "TN116"
+
+
+class StepOutcomeUnknownError(StepFailedError):
+    """The worker of a step's only or last attempt was lost: whether its effect happened is unknown."""
+
+    code = "TN117"
+    engine = "recorded it and did not run the step again"
+    fix = "find out by the step's idempotency key whether the effect happened"
+
+
+class RollbackUnavailableError(CodeFault):
+    """The rollback handler of a trimmed iteration is a closure that no longer exists."""
+
+    code = "TN119"
+    engine = "recorded it beside the original error; the other handlers run"
+    fix = "make the handler a module-level function or a step"
+
+
+class SideEffectError(CodeFault):
+    """The closure of `side_effect` raised, or gave a value that cannot be stored."""
+
+    code = "TN120"
+
+
+class _BranchesError(CodeFault):
+    errors: dict[str, Exception]
+
+    def __init__(self, errors: Mapping[str, Exception]) -> None:
+        named = "; ".join(f"{name}: {type(error).__name__}: {error}" for name, error in errors.items())
+        super().__init__(f"{len(errors)} failed: {named}")
+        self.errors = dict(errors)
+
+
+class JoinError(_BranchesError):
+    """Branches of a `join` failed: `errors` by branch name."""
+
+    code = "TN121"
+
+
+class RaceError(_BranchesError):
+    """Every branch of a `race` failed: `errors` by branch name."""
+
+    code = "TN122"
+
+
+class AnyError(_BranchesError):
+    """Every item of a `Task.any` failed: `errors` by item id."""
+
+    code = "TN123"
+
+
+class ChildError(CodeFault):
+    """How a child run ended, its error as the cause; never raised itself."""
+
+
+class ChildFailedError(ChildError):
+    """A child run failed."""
+
+    code = "TN124"
+
+
+class ChildCancelledError(ChildError):
+    """A child run was cancelled."""
+
+    code = "TN125"
+
+
+class ChildTerminatedError(ChildError):
+    """A child run was terminated."""
+
+    code = "TN126"
+
+
+class ChildStartError(ChildError):
+    """A child could not be started: its id belongs to another run."""
+
+    code = "TN127"
+    fix = 'choose another id, or follow that run with if_exists="attach"'
+
+
+class HookTakenError(CodeFault):
+    """The token of a hook belongs to another open run."""
+
+    code = "TN128"
+    fix = "choose another token"
+
+
+class EncodingError(CodeFault):
+    """A value is of a type that cannot be stored."""
+
+    code = "TN129"
+    fix = "use a type listed in the reference, or register the class with @serializable"
+
+    def __init__(self, path: str, type_name: str, why: str = "") -> None:
+        super().__init__(f"{path}: {why or f'a value of type {type_name} cannot be stored'}")
+        self.path = path
+        self.type_name = type_name
+
+
+class RemoteError(CodeFault):
+    """Stands for a recorded exception whose class is not loaded here."""
+
+    code = "TN130"
+
+    def __init__(self, type_name: str, message: str) -> None:
+        super().__init__(f"{type_name}: {message}")
+        self.type_name = type_name
+        self.message = message
+
+
+class TwfError(CodeFault):
+    """A TWF run failed, or cannot go on; `code` is the instance's own."""
+
+    def __init__(
+        self,
+        code: str,
+        type: str,  # noqa: A002  # the name TWF programs see
+        message: str,
+        *,
+        details: Any = None,
+        source: str | None = None,
+        file: str | None = None,
+        line: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code  # type: ignore[misc]  # the only error, with DirectiveError, whose code belongs to the instance
+        self.type = type
+        self.message = message
+        self.details = details
+        self.source = source
+        self.file = file
+        self.line = line
+
+
+class DirectiveError(CodeFault, SyntaxError):
+    """A directive is wrong; the import fails and nothing is registered. `findings` are all of the file."""
+
+    def __init__(self, code: str, message: str, findings: Sequence[object] = ()) -> None:
+        super().__init__(message)
+        self.code = code  # type: ignore[misc]  # see TwfError
+        self.findings = tuple(findings)
+
+
+class NotCompiledError(CodeFault):
+    """A function carries a directive that no import hook has compiled."""
+
+    code = "DIR501"
+    fix = "install the import hook before importing the module, or run it with `tenuto run`"
+
+
+class DuplicateIdError(CodeFault):
+    """Two definitions have one id."""
+
+    code = "DIR502"
+    engine = "kept the first definition"
+    fix = "rename one of them, or give it name="
+
+
+# --- caller faults, TN2xx
+
+
+class RunFailedError(CallerFault):
+    """The run failed; its error is the cause."""
+
+    code = "TN201"
+
+
+class RunCancelledError(CallerFault):
+    """The run was cancelled."""
+
+    code = "TN202"
+
+
+class RunTerminatedError(CallerFault):
+    """The run was terminated."""
+
+    code = "TN203"
+
+
+class RunNotFoundError(CallerFault):
+    """There is no run with this id."""
+
+    code = "TN204"
+    engine = "stored nothing"
+    fix = "check the id"
+
+
+class RunClosedError(CallerFault):
+    """The run has ended."""
+
+    code = "TN205"
+    engine = "stored nothing"
+
+
+class RunIdConflictError(CallerFault):
+    """The id belongs to another start."""
+
+    code = "TN206"
+    engine = "started nothing"
+    fix = "choose another id, or say if_exists="
+
+
+class RunStateError(CallerFault):
+    """This verb is refused in the run's present status."""
+
+    code = "TN207"
+    engine = "changed nothing"
+
+
+class RecoverError(RunStateError):
+    """The run has not failed, or some of its steps have been undone."""
+
+    code = "TN208"
+    fix = "start a new run"
+
+
+class RewindError(RunStateError):
+    """The run cannot go back to that place."""
+
+    code = "TN209"
+    fix = "choose a later target; drop_updates=True where accepted updates are in the way"
+
+
+class UpdateRejectedError(CallerFault):
+    """The run did not accept an update."""
+
+    code = "TN210"
+
+    def __init__(self, why: str, reason: str | None = None) -> None:
+        super().__init__(f"update rejected ({why})" + (f": {reason}" if reason else ""))
+        self.why = why
+        self.reason = reason
+
+
+class UpdateFailedError(CallerFault):
+    """An accepted update failed; the error is the cause."""
+
+    code = "TN211"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"update failed ({why})")
+        self.why = why
+
+
+class QueryNotFoundError(CallerFault):
+    """The workflow has no query of this name."""
+
+    code = "TN212"
+
+
+class QueryFailedError(CallerFault):
+    """A query's function raised; its error is the cause."""
+
+    code = "TN213"
+
+
+class Reject(CallerFault):
+    """Raised by a validator to refuse an update."""
+
+    code = "TN214"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class DefinitionNotFoundError(CallerFault):
+    """A text names no definition."""
+
+    code = "TN215"
+    engine = "started nothing"
+
+
+class AmbiguousNameError(CallerFault):
+    """A short name names several definitions."""
+
+    code = "TN216"
+    engine = "started nothing"
+    fix = "use one of these ids"
+
+
+class InvalidNameError(CallerFault, ValueError):
+    """A name, id or token is empty, not UTF-8, or over 255 bytes."""
+
+    code = "TN217"
+    engine = "raised it at the call; nothing was recorded"
+    fix = "use a text of 1 to 255 UTF-8 bytes"
+
+
+class LimitError(CallerFault):
+    """A limit was exceeded."""
+
+    code = "TN218"
+    fix = "hand over less, or raise the limit"
+
+    def __init__(self, what: str, limit: int, size: int) -> None:
+        super().__init__(f"{what}: {size} is over the limit of {limit}")
+        self.what = what
+        self.limit = limit
+        self.size = size
+
+
+class HookNotFoundError(CallerFault):
+    """No open hook has this token."""
+
+    code = "TN219"
+    engine = "stored nothing"
+
+
+class UnsupportedError(CallerFault):
+    """This engine cannot do that."""
+
+    code = "TN220"
+
+
+class ConfigError(CallerFault):
+    """A URL or setting is wrong."""
+
+    code = "TN221"
+    engine = "did not start"
+    fix = "correct it"
+
+
+# --- environment faults, TN3xx
+
+
+class StoreUnavailableError(EnvironmentFault):
+    """The store is unreachable, locked, read-only or full."""
+
+    code = "TN301"
+    engine = "did not carry out the call; runs wait, none fails"
+    fix = "free or restart the store; work goes on by itself"
+
+
+class CommitUnknownError(EnvironmentFault):
+    """The connection was lost during a commit, and reading again failed too."""
+
+    code = "TN302"
+    engine = "does not know whether it was done"
+    fix = "repeat the call with the same id"
+
+
+class StoreRefusedError(EnvironmentFault):
+    """The store cannot keep what it would promise here."""
+
+    code = "TN303"
+    engine = "did not open the store"
+
+
+class StoreTooNewError(EnvironmentFault):
+    """The schema of the store needs a newer release."""
+
+    code = "TN304"
+    engine = "did not open the store"
+    fix = "upgrade tenuto"
+
+
+class LeaseLostError(EnvironmentFault):
+    """Another worker has the run."""
+
+    code = "TN305"
+    engine = "refused the whole commit; the worker starts over"
+
+
+class RecordError(EnvironmentFault):
+    """A stored record is damaged or of a version this release does not know."""
+
+    code = "TN306"
+    engine = "wrote nothing and parked the run"
+    fix = "upgrade tenuto, or restore the store"
+
+
+class DecodingError(EnvironmentFault):
+    """Stored bytes cannot be read: a class that is not loaded, a wrong key, damage."""
+
+    code = "TN307"
+    engine = "read nothing; a run that needs the value is parked"
+
+    def __init__(self, path: str, type_name: str, why: str, fix: str = "restore the value") -> None:
+        super().__init__(f"{path}: {why}")
+        self.path = path
+        self.type_name = type_name
+        self.fix_text = fix
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}\n  next      {self.fix_text}"
+
+
+# --- engine faults, TN9xx
+
+
+class InternalError(EngineFault):
+    """A bug of ours."""
+
+    code = "TN901"
+    engine = "wrote nothing and parked the run"
+    fix = "report it, with this text"
