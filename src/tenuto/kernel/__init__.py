@@ -1,1 +1,1 @@
-"""Placeholder docstring, replaced by the package's owner."""
+"""The pure core: one run, advanced one turn at a time. No clock, no I/O, no threads, no randomness."""

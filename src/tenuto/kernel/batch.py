@@ -1,0 +1,59 @@
+"""What one turn writes, as records by location; the codec makes rows of it.
+
+Rules:
+
+1. A batch is written whole or not at all, together with the durable commands of its turn.
+2. Inside a batch: prefixes cleared, then trims, then deletes, then puts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tenuto.kernel.location import Location
+from tenuto.kernel.records import Counters, Entry, Mail, Metadata, Update
+
+__all__ = ["EMPTY", "Batch", "Trim"]
+
+
+class Trim(NamedTuple):
+    """Delete counted segments `(name, n)` and `(name, n, …)` for first <= n < last, and all below, in one key range."""
+
+    scope: Location
+    name: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The writes of one turn. `alarm`: the earliest deadline pending after it; authoritative for wake-up."""
+
+    cleared: tuple[int, ...] = ()  # whole prefixes deleted: continue-as-new
+    trims: tuple[Trim, ...] = ()
+    deleted_entries: tuple[Location, ...] = ()
+    deleted_metadata: tuple[Location, ...] = ()
+    deleted_mail: tuple[int, ...] = ()
+    deleted_output: bool = False
+    deleted_error: bool = False
+    entries: tuple[tuple[Location, Entry], ...] = ()
+    metadata: tuple[tuple[Location, Metadata], ...] = ()
+    mail: tuple[tuple[int, Mail], ...] = ()  # put back by a rewind
+    updates: tuple[tuple[str, Update], ...] = ()
+    state: str | None = None
+    output: bytes | None = None
+    error: bytes | None = None
+    version: str | None = None
+    input: bytes | None = None
+    published: bytes | None = None
+    counters: Counters | None = None
+    alarm: int | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing would be written (the alarm is not a row of the run)."""
+        return self == Batch(alarm=self.alarm)
+
+
+EMPTY = Batch()

@@ -1,0 +1,156 @@
+"""What may leave a turn: things the host does for a run."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, TypeAlias, assert_never
+
+from tenuto.kernel.location import Location
+from tenuto.kernel.operations import Call, Err, Ok
+
+__all__ = [
+    "CancelChild",
+    "CancelStep",
+    "CancelTask",
+    "CancelTimer",
+    "Command",
+    "EnqueueTask",
+    "RegisterHook",
+    "ReplyUpdate",
+    "RunRollback",
+    "RunStep",
+    "SendSignal",
+    "StartChild",
+    "StartTimer",
+    "is_durable",
+]
+
+
+class RunStep(NamedTuple):
+    location: Location
+    attempt: int
+    call: Call
+    timeout_ms: int | None
+    heartbeat_ms: int | None
+    key: str  # idempotency key
+    name: str
+
+
+class RunRollback(NamedTuple):
+    """Call `handler(value of result)`."""
+
+    location: Location
+    attempt: int
+    handler: object
+    result: bytes
+    timeout_ms: int | None
+    key: str
+    name: str
+
+
+class RegisterHook(NamedTuple):
+    location: Location
+    key: str
+    token: str | None
+
+
+class CancelStep(NamedTuple):
+    location: Location
+
+
+class EnqueueTask(NamedTuple):
+    location: Location
+    id: str
+    target: str
+    input: bytes
+    queue: str
+    priority: int
+    delay_ms: int
+    key: str | None
+    partition: str | None
+    max_attempts: int
+    backoff_ms: float
+    backoff_max_ms: float
+    timeout_ms: int | None
+    heartbeat_ms: int | None
+
+
+class StartTimer(NamedTuple):
+    location: Location
+    deadline: int
+    sort: Literal["delay", "timeout", "retry"]
+
+
+class CancelTimer(NamedTuple):
+    location: Location
+
+
+class StartChild(NamedTuple):
+    location: Location
+    run: str
+    target: str
+    input: bytes
+    queue: str | None
+    if_exists: Literal["error", "attach"]
+    detached: bool
+
+
+class SendSignal(NamedTuple):
+    location: Location
+    id: str  # the same on every delivery of it
+    run: str
+    name: str
+    payload: bytes
+
+
+class CancelTask(NamedTuple):
+    location: Location
+    id: str
+
+
+class CancelChild(NamedTuple):
+    location: Location
+    run: str
+
+
+class ReplyUpdate(NamedTuple):
+    """The answer to an update. `rejected`: (why, reason) and nothing recorded; else its recorded outcome."""
+
+    id: str
+    outcome: Ok | Err | None
+    rejected: tuple[str, str | None] | None = None
+
+
+Command: TypeAlias = (
+    RunStep
+    | RunRollback
+    | RegisterHook
+    | CancelStep
+    | EnqueueTask
+    | StartTimer
+    | CancelTimer
+    | StartChild
+    | SendSignal
+    | CancelTask
+    | CancelChild
+    | ReplyUpdate
+)
+
+
+def is_durable(command: Command) -> bool:
+    """Whether a command is carried out inside the commit, rather than after it."""
+    match command:
+        case RunStep() | RunRollback() | RegisterHook() | CancelStep():
+            return False
+        case (
+            EnqueueTask()
+            | StartTimer()
+            | CancelTimer()
+            | StartChild()
+            | SendSignal()
+            | CancelTask()
+            | CancelChild()
+            | ReplyUpdate()
+        ):
+            return True
+        case _:
+            assert_never(command)
