@@ -53,10 +53,14 @@ class Ok(NamedTuple):
 
 
 class Err(NamedTuple):
-    """A dumped exception. `unencodable`: the step returned, but its value could not be stored; never retried."""
+    """A dumped exception. `unencodable`: the step returned, but its value could not be stored; never retried.
+
+    `after_ms`: what a `RetryableError` asked for.
+    """
 
     error: bytes
     unencodable: bool = False
+    after_ms: int | None = None
 
 
 class TimedOut(NamedTuple):
@@ -231,14 +235,15 @@ class Dispatch(NamedTuple):
 class Commit:
     """A loop's or a receive's commit.
 
-    `segment` is None at the first call, which stores nothing: it takes the location and gives back what is stored
-    (count 0 and `state` when nothing is). Later calls name the segment the first one gave. `keep`: first iteration
-    (or dispatch) to keep, None to trim nothing. `broken`: the loop ends with `output`.
+    `segment` is None at the first call, which takes the location and gives back what is stored (count 0 and `state`
+    when nothing is); with `state` None it leaves no entry behind: a receive without checkpoints. Later calls name the
+    segment the first one gave. `keep`: first iteration (or dispatch) to keep, None to trim nothing. `broken`: the
+    loop ends with `output`.
     """
 
     name: str
     count: int
-    state: bytes
+    state: bytes | None
     segment: Segment | None = None
     keep: int | None = None
     broken: bool = False
@@ -250,6 +255,6 @@ class Commit:
 class Committed:
     segment: Segment
     count: int
-    state: bytes
+    state: bytes | None
     broken: bool = False
     output: bytes | None = None

@@ -1,0 +1,287 @@
+"""The recorded entries of a run as a tree, and noticing divergence from them.
+
+Rules:
+
+1. A node is a place; it has an entry when something is recorded there. Lookup costs the same in a history of ten and
+   of a million entries.
+2. An entry is *reached* when code asks for it. What must be reached and is not, is *left over*: entries that are not
+   `removed`, not CANCELLED, no refused or deprecated patch, and not in an iteration below its loop's commit.
+3. Delivered entries, admitted updates and the cancel are the recorded facts, in `seq` order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from tenuto.errors import HistoryDivergedError, NondeterminismError
+from tenuto.kernel.location import Location, Segment, name_of, text
+from tenuto.kernel.records import (
+    Cancel,
+    Checkpoint,
+    Child,
+    ChildMode,
+    Entry,
+    Flag,
+    Join,
+    JoinMode,
+    Loop,
+    Message,
+    Patch,
+    PatchMark,
+    Race,
+    Removed,
+    Rows,
+    SideEffect,
+    Sleep,
+    Step,
+)
+
+if TYPE_CHECKING:
+    from tenuto.kernel.pending import Pending
+    from tenuto.kernel.records import Metadata
+
+__all__ = ["Divergence", "History", "Node", "Recorded", "describe"]
+
+
+class Node:
+    """A place in a run's history."""
+
+    __slots__ = ("children", "depth", "due", "entry", "metadata", "parent", "passed", "pending", "segment", "stored")
+
+    def __init__(self, segment: Segment, parent: Node | None) -> None:
+        self.segment = segment
+        self.parent = parent
+        self.depth: int = parent.depth + 1 if parent is not None else 0
+        self.children: dict[Segment, Node] | None = None
+        self.entry: Entry | None = None
+        self.metadata: Metadata | None = None
+        self.pending: Pending | None = None  # issued and not settled
+        self.due = False  # recorded, must be reached, and was not yet
+        self.stored = False  # the entry's row exists in the store
+        self.passed = False  # counts as reached without being asked for: its facts are skipped
+
+    def child(self, segment: Segment) -> Node:
+        """The place below this one, made if it is new."""
+        children = self.children
+        if children is None:
+            children = self.children = {}
+        node = children.get(segment)
+        if node is None:
+            node = children[segment] = Node(segment, self)
+        return node
+
+    @property
+    def location(self) -> Location:
+        segments: list[Segment] = []
+        node: Node = self
+        while node.parent is not None:
+            segments.append(node.segment)
+            node = node.parent
+        segments.reverse()
+        return tuple(segments)
+
+    @property
+    def text(self) -> str:
+        return text(self.location)
+
+    def walk(self) -> Iterator[Node]:
+        """This node and all below it, parents first, in the order they were made."""
+        stack: list[Node] = [self]
+        while stack:
+            node = stack.pop()
+            yield node
+            if node.children:
+                stack.extend(reversed(node.children.values()))
+
+
+# A recorded fact: its seq, and where it belongs. An update's is its id; the cancel's the record itself.
+Recorded: TypeAlias = tuple[int, Node | str | Cancel]
+
+_DELIVERED: Final = (Step, Sleep, Message, Child, Loop)
+
+
+class History:
+    """Everything recorded of a run, and how much of it the code has asked for again."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.root = Node("", None)
+        self.facts: list[Recorded] = []
+        self.left_over = 0
+        self.last_seq = 0
+        self._build(rows)
+
+    def _build(self, rows: Rows) -> None:
+        root = self.root
+        facts = self.facts
+        parent: Node = root
+        prefix: Location = ()
+        for location, entry in rows.history:
+            head = location[:-1]
+            if head != prefix:  # rows come in key order, so the parent is mostly the same as before
+                parent = root
+                for segment in head:
+                    parent = parent.child(segment)
+                prefix = head
+            node = parent.child(location[-1])
+            node.entry = entry
+            node.stored = True
+            kind = entry.kind
+            if type(kind) is Step and parent is root and not entry.flags:  # the common case, without the questions
+                node.due = True
+                self.left_over += 1
+                if entry.seq:
+                    facts.append((entry.seq, node))
+            else:
+                self._add(node, entry)
+        for location, metadata in rows.metadata.items():
+            node = self.find(location)
+            if node is not None:
+                node.metadata = metadata
+        for update_id, update in rows.updates.items():
+            if update.seq:
+                facts.append((update.seq, update_id))
+        if rows.counters.cancel is not None:
+            facts.append((rows.counters.cancel.seq, rows.counters.cancel))
+        facts.sort(key=_seq_of)
+        seqs = [entry.seq for _, entry in rows.history]
+        self.last_seq = max(max(seqs, default=0), facts[-1][0] if facts else 0)
+
+    def _add(self, node: Node, entry: Entry) -> None:
+        if not _must_be_reached(node, entry) or _passed_by_a_loop(node):
+            return
+        node.due = True
+        self.left_over += 1
+        kind = entry.kind
+        if type(kind) is Child and kind.accepted and kind.mode is ChildMode.SPAWN:
+            self.facts.append((kind.accepted, node))
+        if entry.seq and isinstance(kind, _DELIVERED):
+            self.facts.append((entry.seq, node))
+
+    def find(self, location: Location) -> Node | None:
+        """The place at a location, if it exists."""
+        node: Node | None = self.root
+        for segment in location:
+            if node is None or node.children is None:
+                return None
+            node = node.children.get(segment)
+        return node
+
+    def reach(self, node: Node) -> None:
+        """The code has asked for this place."""
+        if node.due:
+            node.due = False
+            self.left_over -= 1
+
+    def reach_all(self, node: Node) -> None:
+        """This place and everything below it counts as reached."""
+        for below in node.walk():
+            self.reach(below)
+            below.passed = True
+
+    def due_below(self, node: Node) -> Iterator[Node]:
+        """What is left over at and below a place."""
+        return (below for below in node.walk() if below.due)
+
+    def forget(self, parent: Node, name: str, first: int, last: int) -> list[Node]:
+        """Drops counted places of a name with first <= n < last, and all below; what was dropped."""
+        dropped: list[Node] = []
+        for segment, node in list((parent.children or {}).items()):
+            if isinstance(segment, tuple) and segment[0] == name and first <= segment[1] < last:
+                del (parent.children or {})[segment]
+                dropped.extend(node.walk())
+        for node in dropped:
+            self.reach(node)
+        return dropped
+
+
+def _seq_of(recorded: Recorded) -> int:
+    return recorded[0]
+
+
+def _must_be_reached(node: Node, entry: Entry) -> bool:
+    kind = entry.kind
+    if entry.flags & Flag.CANCELLED or type(kind) is Removed:
+        return False
+    return not (type(kind) is Patch and kind.mark is not PatchMark.TAKEN)
+
+
+def _passed_by_a_loop(node: Node) -> bool:
+    """Whether a loop's commit lies behind this place: its iteration does not run again."""
+    above = node
+    while above.parent is not None:
+        loop = above.parent.entry
+        if (
+            loop is not None
+            and type(loop.kind) is Loop
+            and isinstance(above.segment, tuple)
+            and (loop.kind.output is not None or above.segment[1] < loop.kind.iteration)
+            and not loop.flags & Flag.RECEIVE
+        ):
+            return True
+        above = above.parent
+    return False
+
+
+# --- divergence
+
+
+class Divergence:
+    """Makes the error that says what does not fit, and how to mend it."""
+
+    def __init__(self, strict: bool) -> None:
+        self.strict = strict
+
+    def at(self, node: Node, asked: str) -> HistoryDivergedError | NondeterminismError:
+        """History has something at `node`; the code asked for something else."""
+        recorded = describe(node.entry) if node.entry is not None else "nothing"
+        return self.error(node, recorded, asked)
+
+    def error(self, node: Node, recorded: str, asked: str) -> HistoryDivergedError | NondeterminismError:
+        if self.strict:
+            return NondeterminismError(node.text, recorded, asked)
+        return HistoryDivergedError(node.text, recorded, asked, self._fix(node))
+
+    def _fix(self, node: Node) -> str:
+        kind = node.entry.kind if node.entry is not None else None
+        name = name_of(node.segment)
+        if type(kind) is Patch:
+            return f'put patched("{name}") back, or deprecate_patch("{name}"); the run resumes after the deploy'
+        removed = f'removed("{name}", "{describe(node.entry, bare=True)}")'
+        return f"put it back under its old name, replace it by {removed}, or guard the change by patched(...)"
+
+
+def describe(entry: Entry | None, *, bare: bool = False) -> str:
+    """What an entry is, as the model calls it."""
+    if entry is None:
+        return "nothing"
+    word = _word(entry)
+    return word if bare else f"a {word}"
+
+
+def _word(entry: Entry) -> str:
+    match entry.kind:
+        case Step():
+            return "step"
+        case Loop():
+            return "receive" if entry.flags & Flag.RECEIVE else "loop"
+        case Sleep():
+            return "sleep"
+        case Message():
+            return "message"
+        case Join(mode=JoinMode.JOIN):
+            return "join"
+        case Join():
+            return "parallel"
+        case Race():
+            return "race"
+        case Removed():
+            return "removed"
+        case SideEffect():
+            return "side_effect"
+        case Patch():
+            return "patch"
+        case Child(mode=mode):
+            return "child" if mode is ChildMode.SPAWN else mode.name.lower()
+        case Checkpoint():
+            return "checkpoint"

@@ -1,0 +1,179 @@
+"""What a run's turns write and ask for, gathered until it may be emitted.
+
+Rules:
+
+1. A turn's writes are its batch: there are no dirty flags that another write could clear.
+2. Forcing writes make the turn emit a batch; passive ones are kept until something forces, the run ends, or a turn
+   ends with no inline work in flight. Kept writes go into that batch too, so stored history is a prefix in `seq` order.
+3. Each settling takes the next sequence number. Delivered kinds move run time to `max(run time, now)`.
+4. A command withdrawn in the turn that created it is not released.
+"""
+
+from __future__ import annotations
+
+from tenuto.kernel.batch import Batch, Trim
+from tenuto.kernel.commands import Command
+from tenuto.kernel.history import Node
+from tenuto.kernel.records import Counters, Entry, Kind, Metadata, Update
+
+__all__ = ["Journal"]
+
+
+class Journal:
+    """The pen of one run."""
+
+    def __init__(self, *, seq: int, time: int, state: str) -> None:
+        self.seq = seq
+        self.time = time  # run time
+        self.now = time  # of the present turn
+        self.forced = False
+        self.notices: list[str] = []
+        self.output: bytes | None = None
+        self.error: bytes | None = None
+        self.version: str | None = None
+        self.published: bytes | None = None
+        self.counters: Counters | None = None
+        self.delete_error = False
+        self.cleared: tuple[int, ...] = ()
+        self._state = state  # as stored
+        self._entries: dict[Node, Entry] = {}
+        self._metadata: dict[Node, Metadata] = {}
+        self._deleted_entries: dict[Node, None] = {}
+        self._deleted_metadata: dict[Node, None] = {}
+        self._deleted_mail: list[int] = []
+        self._trims: list[Trim] = []
+        self._updates: dict[str, Update] = {}
+        self._commands: dict[tuple[Node | str, type[Command]], Command] = {}
+
+    # --- entries
+
+    def advance(self) -> int:
+        """The next sequence number, for something delivered: run time moves."""
+        if self.now > self.time:
+            self.time = self.now
+        self.seq += 1
+        return self.seq
+
+    def settle(self, node: Node, kind: Kind, began: int, flags: int, *, force: bool = True) -> Entry:
+        """Records the outcome of a delivered operation."""
+        entry = Entry(self.advance(), self.time, began, flags, kind)
+        self.put(node, entry, force=force)
+        return entry
+
+    def note(self, node: Node, kind: Kind, flags: int, *, force: bool = False) -> Entry:
+        """Records something observed: it takes a sequence number and moves no time."""
+        self.seq += 1
+        began = node.entry.began if node.entry is not None else self.now
+        entry = Entry(self.seq, max(self.time, self.now), began, flags, kind)
+        self.put(node, entry, force=force)
+        return entry
+
+    def put(self, node: Node, entry: Entry, *, force: bool) -> None:
+        node.entry = entry
+        self._entries[node] = entry
+        self._deleted_entries.pop(node, None)
+        if force:
+            self.forced = True
+
+    def delete(self, node: Node) -> None:
+        """Takes back a pending entry."""
+        node.entry = None
+        self._entries.pop(node, None)
+        if node.stored:
+            self._deleted_entries[node] = None
+            self.forced = True
+
+    def describe(self, node: Node, metadata: Metadata) -> None:
+        node.metadata = metadata
+        self._metadata[node] = metadata
+        self._deleted_metadata.pop(node, None)
+        self.forced = True
+
+    def trim(self, trim: Trim, dropped: list[Node]) -> None:
+        """Deletes a range of counted places with their metadata.
+
+        The writes kept for them go too: puts come after range deletes, and would bring them back.
+        """
+        stored = False
+        for node in dropped:
+            self._entries.pop(node, None)
+            self._deleted_entries.pop(node, None)
+            written = self._metadata.pop(node, None)
+            if node.metadata is not None and (node.metadata is not written or node.stored):
+                self._deleted_metadata[node] = None
+            stored = stored or node.stored
+        if stored:
+            self._trims.append(trim)
+        self.forced = True
+
+    # --- the rest
+
+    def delete_mail(self, n: int, *, force: bool) -> None:
+        self._deleted_mail.append(n)
+        if force:
+            self.forced = True
+
+    def update(self, update_id: str, update: Update) -> None:
+        self._updates[update_id] = update
+        self.forced = True
+
+    def command(self, key: Node | str, command: Command) -> None:
+        self._commands[key, type(command)] = command
+
+    def unask(self, key: Node | str, sort: type[Command]) -> bool:
+        """Takes back a command of this turn; whether there was one."""
+        return self._commands.pop((key, sort), None) is not None
+
+    # --- emission
+
+    def take_commands(self) -> tuple[Command, ...]:
+        commands = tuple(self._commands.values())
+        self._commands.clear()
+        return commands
+
+    def take_notices(self) -> tuple[str, ...]:
+        notices = tuple(self.notices)
+        self.notices.clear()
+        return notices
+
+    def take_batch(self, state: str, alarm: int | None, *, busy: bool) -> Batch:
+        """The batch of a turn that leaves the run in this state; empty while nothing forces one and it is busy."""
+        if not self.forced and busy:
+            return Batch(alarm=alarm)
+        batch = Batch(
+            cleared=self.cleared,
+            trims=tuple(self._trims),
+            deleted_entries=tuple(node.location for node in self._deleted_entries),
+            deleted_metadata=tuple(node.location for node in self._deleted_metadata),
+            deleted_mail=tuple(self._deleted_mail),
+            deleted_error=self.delete_error,
+            entries=tuple((node.location, entry) for node, entry in self._entries.items()),
+            metadata=tuple((node.location, metadata) for node, metadata in self._metadata.items()),
+            updates=tuple(self._updates.items()),
+            state=state if state != self._state else None,
+            output=self.output,
+            error=self.error,
+            version=self.version,
+            published=self.published,
+            counters=self.counters,
+            alarm=alarm,
+        )
+        self._start_over(state)
+        return batch
+
+    def _start_over(self, state: str) -> None:
+        for node in self._entries:
+            node.stored = True
+        for node in self._deleted_entries:
+            node.stored = False
+        self._entries.clear()
+        self._metadata.clear()
+        self._deleted_entries.clear()
+        self._deleted_metadata.clear()
+        self._deleted_mail.clear()
+        self._trims.clear()
+        self._updates.clear()
+        self.output = self.error = self.version = self.published = self.counters = None
+        self.cleared = ()
+        self.delete_error = self.forced = False
+        self._state = state

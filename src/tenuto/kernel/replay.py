@@ -1,0 +1,297 @@
+"""Feeding recorded facts, and judging whether the code still fits them (D1 to D10).
+
+Rules:
+
+1. Recorded facts are fed in `seq` order, one at a time, each with a drain; run time is set to each one's `at`.
+2. A fact whose operation is not issued yet is held, and delivered once it is: lowest `seq` first, before any internal
+   fact. With an unchanged definition holding is legal only while an inserted operation is under way.
+3. When the last fact was fed, what is left over decides: nothing, an insertion, or a divergence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tenuto.errors import Evicted, HistoryDivergedError, NondeterminismError
+from tenuto.kernel.children import Children
+from tenuto.kernel.commits import Commits
+from tenuto.kernel.core import Core
+from tenuto.kernel.history import Node, Recorded, describe
+from tenuto.kernel.location import ROOT, Location, name_of, text
+from tenuto.kernel.mailbox import Mailbox
+from tenuto.kernel.records import Cancel, Child, Flag, Loop, Message, Sleep, Step
+from tenuto.kernel.sleeps import Sleeps
+from tenuto.kernel.steps import Steps
+
+__all__ = ["Replay"]
+
+
+class Replay:
+    """The recorded facts of one run on their way back into its code."""
+
+    def __init__(
+        self,
+        core: Core,
+        names: frozenset[str] | None,
+        *,
+        steps: Steps,
+        sleeps: Sleeps,
+        mailbox: Mailbox,
+        children: Children,
+        commits: Commits,
+        cancel: Callable[[], None],
+    ) -> None:
+        self._core = core
+        self._names = names
+        self._steps = steps
+        self._sleeps = sleeps
+        self._mailbox = mailbox
+        self._children = children
+        self._commits = commits
+        self._cancel = cancel
+        self._cursor = 0
+        self._held: list[Recorded] = []
+        core.feed_next = self._skip
+        self._look_ahead()
+
+    @property
+    def held(self) -> bool:
+        return bool(self._held)
+
+    def _look_ahead(self) -> None:
+        facts = self._core.history.facts
+        self._core.next_seq = facts[self._cursor][0] if self._cursor < len(facts) and not self._held else 0
+
+    def _skip(self) -> None:
+        """A step has taken its own fact at once."""
+        self._cursor += 1
+        self._look_ahead()
+
+    # --- feeding
+
+    def feed(self) -> None:
+        """Feeds every recorded fact. The root has been started and drained."""
+        core = self._core
+        facts = core.history.facts
+        while not core.stopped:
+            self.deliver_held()
+            if self._cursor >= len(facts) or core.stopped:
+                return
+            recorded = facts[self._cursor]
+            self._cursor += 1
+            if self._passed(recorded):
+                core.journal.time = max(core.journal.time, self._at(recorded))
+            elif self._issued(recorded):
+                self._deliver(recorded)
+            else:
+                self._hold(recorded)
+            self._look_ahead()
+
+    def deliver_held(self) -> None:
+        """D3: delivers held facts whose operation is issued by now, lowest `seq` first."""
+        core = self._core
+        while self._held and core.issued and not core.stopped:
+            core.issued = False
+            self._held = [recorded for recorded in self._held if not self._passed(recorded)]
+            for index, recorded in enumerate(self._held):
+                if self._issued(recorded):
+                    del self._held[index]
+                    self._deliver(recorded)
+                    core.issued = True  # others may have been issued before this look
+                    break
+        self._look_ahead()
+
+    def _hold(self, recorded: Recorded) -> None:
+        core = self._core
+        if core.divergence.strict and core.inserted_open == 0:
+            core.fault = core.fault or self._unasked(recorded)
+            return
+        self._held.append(recorded)
+        core.next_seq = 0
+
+    def _passed(self, recorded: Recorded) -> bool:
+        place = recorded[1]
+        return isinstance(place, Node) and place.passed
+
+    def _issued(self, recorded: Recorded) -> bool:
+        seq, place = recorded
+        if isinstance(place, Cancel):
+            return True
+        if isinstance(place, str):
+            return self._mailbox.awaits_update(place)
+        kind = place.entry.kind if place.entry is not None else None
+        if type(kind) is Message and _is_dispatch(place):
+            return self._mailbox.awaits_signal(place)
+        pending = place.pending
+        if pending is None:
+            return False
+        if type(kind) is Child and seq == kind.accepted:
+            return not pending.future.done()
+        return True
+
+    def _deliver(self, recorded: Recorded) -> None:
+        core = self._core
+        seq, place = recorded
+        core.journal.time = max(core.journal.time, self._at(recorded))
+        try:
+            if isinstance(place, Cancel):
+                self._cancel()
+            elif isinstance(place, str):
+                self._mailbox.feed_update(place)
+            else:
+                self._deliver_at(place, seq)
+        except Evicted:
+            return  # the recorded value could not be read: the fault is noted
+        core.loop.drain()
+
+    def _deliver_at(self, node: Node, seq: int) -> None:
+        entry = node.entry
+        pending = node.pending
+        assert entry is not None  # noqa: S101  # recorded
+        kind = entry.kind
+        if type(kind) is Message and pending is None:
+            self._mailbox.feed_signal(node, kind)
+            return
+        assert pending is not None  # noqa: S101  # issued
+        match kind:
+            case Step():
+                self._steps.deliver(pending, kind)
+            case Sleep():
+                self._sleeps.deliver(pending)
+            case Message():
+                self._mailbox.deliver(pending, kind)
+            case Child():
+                self._children.deliver(pending, kind, seq)
+            case Loop():
+                self._commits.deliver(pending, kind)
+            case _:
+                pass  # observed kinds are no facts
+
+    def _at(self, recorded: Recorded) -> int:
+        seq, place = recorded
+        if isinstance(place, Cancel):
+            return place.at
+        if isinstance(place, str):
+            return self._mailbox.updates[place].at
+        entry = place.entry
+        if entry is None or (type(entry.kind) is Child and seq == entry.kind.accepted):
+            return entry.began if entry is not None else 0  # a spawn is accepted in the turn that issued it
+        return entry.at
+
+    # --- judging
+
+    def conclude(self) -> None:
+        """D6: all facts were fed. Outstanding operations begin, or the run diverges."""
+        core = self._core
+        if core.left_over or self._held:
+            self._judge_left_over()
+            if core.stopped:
+                return
+        inserted = core.left_over or bool(self._held)
+        core.replaying = False
+        outstanding, core.outstanding = core.outstanding, {}
+        for pending, begin in outstanding.items():
+            if inserted and not pending.flags & Flag.INSERTED:
+                pending.flags |= Flag.INSERTED
+                core.inserted_open += 1
+            pending.started = core.journal.now
+            begin(pending)
+
+    def _judge_left_over(self) -> None:
+        core = self._core
+        if core.divergence.strict:
+            if core.inserted_open == 0:
+                core.fault = self._left_over_error()
+            return
+        gone = self._gone_name()
+        if gone is not None:
+            core.fault = core.divergence.error(gone, describe(gone.entry), f'no "{name_of(gone.segment)}" any more')
+        elif not core.outstanding and not core.inline:
+            core.fault = self._left_over_error()
+
+    def _gone_name(self) -> Node | None:
+        """Something left over whose name the definition cannot issue any more."""
+        if self._names is None:
+            return None
+        for node in self._left_over_nodes():
+            for segment in node.location:
+                if name_of(segment) not in self._names:
+                    return node
+        return None
+
+    def _left_over_nodes(self) -> list[Node]:
+        held = [place for _, place in self._held if isinstance(place, Node)]
+        return held or list(self._core.history.due_below(self._core.history.root))
+
+    def left_over_below(self, node: Node) -> None:
+        """D8: a scope has ended by itself with something left over below it."""
+        core = self._core
+        if core.stopped or not (core.left_over or self._held):
+            return
+        for below in core.history.due_below(node):
+            core.fault = core.divergence.error(below, describe(below.entry), f"the end of {node.text or 'the run'}")
+            return
+        for _, place in self._held:
+            if isinstance(place, Node) and _lies_below(place, node):
+                core.fault = core.divergence.error(place, describe(place.entry), f"the end of {node.text or 'the run'}")
+                return
+
+    def drop_below(self, node: Node) -> None:
+        """D8: a scope was withdrawn; what is left over below it goes with it."""
+        self._core.history.reach_all(node)
+        self._held = [
+            recorded
+            for recorded in self._held
+            if not (isinstance(recorded[1], Node) and _lies_below(recorded[1], node))
+        ]
+        self._look_ahead()
+
+    # --- errors
+
+    def _left_over_error(self) -> HistoryDivergedError | NondeterminismError:
+        nodes = self._left_over_nodes()
+        if nodes:
+            node = nodes[0]
+            return self._core.divergence.error(node, describe(node.entry), self._asked())
+        return self._unasked(self._held[0])
+
+    def _unasked(self, recorded: Recorded) -> HistoryDivergedError | NondeterminismError:
+        place = recorded[1]
+        if isinstance(place, Node):
+            return self._core.divergence.error(place, describe(place.entry), self._asked())
+        root = self._core.history.root
+        what = f"update {place}" if isinstance(place, str) else "a cancel"
+        return self._core.divergence.error(root, what, self._asked())
+
+    def _asked(self) -> str:
+        waiting: list[str] = []
+        for pending in self._core.outstanding:
+            location: Location = pending.node.location
+            waiting.append(f'{_what(pending.op)} "{text(location)}"' if location != ROOT else _what(pending.op))
+        return " and ".join(waiting[:3]) or "nothing more"
+
+
+def _what(op: object) -> str:
+    name = type(op).__name__
+    return {
+        "StepOp": "a step",
+        "SleepOp": "a sleep",
+        "WaitOp": "a message wait",
+        "ChildOp": "a child",
+        "SideEffectOp": "a side_effect",
+        "Commit": "a loop",
+        "NoneType": "the next message",
+    }.get(name, name)
+
+
+def _is_dispatch(node: Node) -> bool:
+    segment = node.segment
+    return isinstance(segment, tuple) and len(segment) == 3 and segment[2] == 3
+
+
+def _lies_below(node: Node | None, above: Node) -> bool:
+    while node is not None:
+        if node is above:
+            return True
+        node = node.parent
+    return False

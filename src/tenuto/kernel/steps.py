@@ -1,0 +1,287 @@
+"""Steps: attempts, retries, markers, tasks.
+
+Rules:
+
+1. A plain inline step writes nothing before it has settled; with `max_attempts=1` a STARTED marker is committed before
+   the attempt, and a marker found on load means: outcome unknown, never run again.
+2. A failed attempt is recorded with its retry time; when that time comes the next attempt is released and nothing is
+   written. Exhaustion is found in the turn of the last failure.
+3. Tasks are retried by the host: the kernel sees their final outcome.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from tenuto.errors import Evicted, StepFailedError, StepOutcomeUnknownError
+from tenuto.kernel.commands import CancelStep, CancelTask, CancelTimer, EnqueueTask, RunStep, StartTimer
+from tenuto.kernel.core import Core
+from tenuto.kernel.facts import Done
+from tenuto.kernel.history import Node
+from tenuto.kernel.operations import Err, Ok, StepOp, StepSpec, TimedOut
+from tenuto.kernel.pending import Pending
+from tenuto.kernel.records import Entry, Flag, Metadata, Removed, Step, StepStatus
+from tenuto.kernel.retries import GiveUp, Retry, judge
+from tenuto.kernel.scope import current_scope
+
+__all__ = ["Steps"]
+
+INPUT_BYTES: Final = 4096  # of arguments kept for people to look at
+
+
+class Steps:
+    """The steps of one run."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self.undoers: dict[Node, StepSpec] = {}  # specs of steps whose rollback is at hand
+
+    def issue(self, op: StepOp) -> asyncio.Future[bytes]:
+        core = self._core
+        if core.inert:
+            raise Evicted
+        spec = op.spec
+        node = current_scope.get().take(spec.name)
+        entry = node.entry
+        if spec.rollback is not None:
+            self.undoers[node] = spec
+        if entry is None or type(entry.kind) is Removed:
+            pending = core.pend(node, None, op, self.withdraw)
+            core.start(pending, self._begin)
+            return pending.future
+        kind = entry.kind
+        if type(kind) is not Step:
+            core.diverge(node, "a step")
+        core.history.reach(node)
+        if entry.seq and entry.seq == core.next_seq and spec.queue is None and not core.loop.ready:
+            return self._settled_already(entry, kind)
+        pending = core.pend(node, entry, op, self.withdraw)
+        if not entry.seq:
+            self._resume(pending, entry, kind)
+        return pending.future
+
+    def _settled_already(self, entry: Entry, kind: Step) -> asyncio.Future[bytes]:
+        """The next recorded fact is this very step, and nothing else is ready to run.
+
+        Its code would suspend, the drain would come to rest, and this fact would be fed: the same as going on at
+        once. (An inline step's future is awaited as soon as it is issued; a task's is not.)
+        """
+        core = self._core
+        core.feed_next()
+        if entry.at > core.journal.time:
+            core.journal.time = entry.at
+        future: asyncio.Future[bytes] = asyncio.Future(loop=core.loop)
+        if kind.status is StepStatus.COMPLETED:
+            future.set_result(kind.output or b"")
+        else:
+            future.set_exception(core.decode(kind.error or b""))
+        return future
+
+    def deliver(self, pending: Pending, kind: Step) -> None:
+        """Feeds the recorded outcome."""
+        self._core.close_pending(pending)
+        if kind.status is StepStatus.COMPLETED:
+            pending.give(kind.output)
+        else:
+            pending.fail(self._core.decode(kind.error or b""))
+
+    # --- attempts
+
+    def _begin(self, pending: Pending) -> None:
+        core = self._core
+        spec = pending.op.spec
+        if spec.queue is not None:
+            self._write(pending, StepStatus.QUEUED)
+            core.journal.command(pending.node, self._task(pending, spec))
+            return
+        if spec.max_attempts == 1:
+            self._write(pending, StepStatus.STARTED)
+        self.release(pending)
+
+    def release(self, pending: Pending) -> None:
+        """Lets the host run the next attempt."""
+        core = self._core
+        node = pending.node
+        spec = pending.op.spec
+        core.inline[node] = None
+        core.journal.command(
+            node,
+            RunStep(
+                location=node.location,
+                attempt=pending.attempt,
+                call=pending.op.call,
+                timeout_ms=spec.timeout_ms,
+                heartbeat_ms=spec.heartbeat_ms,
+                key=core.key(node),
+                name=spec.name,
+            ),
+        )
+
+    def _task(self, pending: Pending, spec: StepSpec) -> EnqueueTask:
+        call = pending.op.call
+        return EnqueueTask(
+            location=pending.node.location,
+            id=self._core.key(pending.node),
+            target=call.target,
+            input=call.input,
+            queue=spec.queue or "default",
+            priority=spec.priority,
+            delay_ms=spec.delay_ms,
+            key=spec.key,
+            partition=spec.partition,
+            max_attempts=spec.max_attempts,
+            backoff_ms=spec.backoff_ms,
+            backoff_max_ms=spec.backoff_max_ms,
+            timeout_ms=spec.timeout_ms,
+            heartbeat_ms=spec.heartbeat_ms,
+        )
+
+    def _resume(self, pending: Pending, entry: Entry, kind: Step) -> None:
+        """Takes up a step that was under way when the run was last stored."""
+        core = self._core
+        if entry.flags & Flag.CANCELLED:
+            core.start(pending, self._begin)  # the code withdraws it again, or has changed its mind
+        elif kind.status is StepStatus.STARTED:
+            core.start(pending, lambda pending: core.internally(pending, self._unknown))
+        elif kind.status is StepStatus.WAITING and (metadata := pending.node.metadata) is not None:
+            pending.attempt = metadata.attempts + 1
+            pending.error = metadata.error
+            core.timers.start(metadata.retry_at or 0, pending.order, pending.node)
+
+    # --- outcomes
+
+    def done(self, pending: Pending, fact: Done) -> None:
+        """An attempt ended, or a task."""
+        spec: StepSpec = pending.op.spec
+        if spec.queue is None and not fact.supplied:
+            if fact.attempt != pending.attempt or pending.node not in self._core.inline:
+                return  # an older attempt, too late
+        elif spec.queue is not None:
+            pending.attempt = max(fact.attempts, 1)
+        flags = pending.flags | (Flag.SUPPLIED if fact.supplied else Flag.NONE)
+        match fact.outcome:
+            case Ok(value):
+                self._complete(pending, value, flags)
+            case Err() | TimedOut():
+                self._failed(pending, fact.outcome)
+
+    def _complete(self, pending: Pending, value: bytes, flags: int) -> None:
+        core = self._core
+        spec = pending.op.spec
+        began = self._stop_waiting(pending)
+        kind = Step(StepStatus.COMPLETED, value, None, spec.undo, self._input(pending))
+        core.journal.settle(pending.node, kind, began, flags, force=not spec.ephemeral)
+        if pending.attempt > 1:
+            core.journal.describe(pending.node, Metadata(pending.attempt, core.journal.now, None, pending.error))
+        core.close_pending(pending)
+        pending.give(value)
+
+    def _failed(self, pending: Pending, outcome: Err | TimedOut) -> None:
+        core = self._core
+        spec: StepSpec = pending.op.spec
+        attempts = pending.attempt
+        if isinstance(outcome, TimedOut):
+            limit = f"{spec.timeout_ms} ms" if spec.timeout_ms is not None else "its limit"
+            error: Exception = TimeoutError(f"attempt {attempts} of step {spec.name!r} ran longer than {limit}")
+        else:
+            error = core.decode(outcome.error)
+        if spec.queue is not None and isinstance(error, StepFailedError):
+            return self._give_up(pending, error)  # the host knows better: interrupted, cancelled
+        verdict = judge(
+            spec if spec.queue is None else _final(spec, attempts),
+            pending.node.text,
+            attempts,
+            error,
+            unencodable=isinstance(outcome, Err) and outcome.unencodable,
+            timed_out=isinstance(outcome, TimedOut),
+            after_ms=outcome.after_ms if isinstance(outcome, Err) else None,
+        )
+        match verdict:
+            case GiveUp(error=failure):
+                self._give_up(pending, failure)
+            case Retry(after_ms=after_ms):
+                pending.error = outcome.error if isinstance(outcome, Err) else core.dump(error)
+                self._wait(pending, core.journal.now + after_ms)
+
+    def _wait(self, pending: Pending, retry_at: int) -> None:
+        core = self._core
+        node = pending.node
+        self._write(pending, StepStatus.WAITING)
+        core.journal.describe(node, Metadata(pending.attempt, core.journal.now, retry_at, pending.error))
+        pending.attempt += 1
+        core.inline.pop(node, None)
+        core.timers.start(retry_at, core.next_order(), node)
+        core.journal.command(node, StartTimer(node.location, retry_at, "retry"))
+
+    def _give_up(self, pending: Pending, error: StepFailedError) -> None:
+        core = self._core
+        began = self._stop_waiting(pending)
+        dumped = core.dump(error)
+        kind = Step(StepStatus.FAILED, None, dumped, pending.op.spec.undo, self._input(pending))
+        core.journal.settle(pending.node, kind, began, pending.flags, force=not pending.op.spec.ephemeral)
+        core.journal.describe(pending.node, Metadata(error.attempts, core.journal.now))
+        core.close_pending(pending)
+        pending.fail(core.decode(dumped))
+
+    def _unknown(self, pending: Pending) -> None:
+        spec: StepSpec = pending.op.spec
+        self._give_up(pending, StepOutcomeUnknownError(spec.name, pending.node.text, 1, "interrupted"))
+
+    def withdraw(self, pending: Pending) -> None:
+        """The code no longer wants it: its late result will be ignored."""
+        core = self._core
+        node = pending.node
+        asked = core.journal.unask(node, RunStep) or core.journal.unask(node, EnqueueTask)
+        running = node in core.inline
+        core.close_pending(pending)
+        entry = node.entry
+        if asked and not node.stored:
+            core.journal.delete(node)
+        elif entry is not None and type(entry.kind) is Step:
+            if not entry.seq and not entry.flags & Flag.CANCELLED:
+                self._cancelled_entry(pending, entry.kind)
+        elif pending.flags & Flag.INSERTED:
+            self._cancelled_entry(pending, Step(StepStatus.WAITING))
+        if asked or core.inert:
+            return
+        if pending.op.spec.queue is not None:
+            core.journal.command(node, CancelTask(node.location, core.key(node)))
+        elif running:
+            core.journal.command(node, CancelStep(node.location))
+        else:
+            self._forget_timer(node)
+
+    def _cancelled_entry(self, pending: Pending, kind: Step) -> None:
+        flags = pending.flags | Flag.CANCELLED
+        self._core.journal.put(pending.node, Entry(0, 0, pending.started, flags, kind), force=True)
+
+    # --- writing
+
+    def _write(self, pending: Pending, status: StepStatus) -> None:
+        kind = Step(status, None, None, pending.op.spec.undo, self._input(pending))
+        self._core.journal.put(pending.node, Entry(0, 0, pending.started, pending.flags, kind), force=True)
+
+    def _input(self, pending: Pending) -> bytes | None:
+        if not pending.op.spec.record_input:
+            return None
+        data: bytes = pending.op.call.input
+        return data if len(data) <= INPUT_BYTES else None
+
+    def _stop_waiting(self, pending: Pending) -> int:
+        """A result may come while a retry is pending (supplied): its timer goes."""
+        if pending.node not in self._core.inline and pending.attempt > 1:
+            self._forget_timer(pending.node)
+        return pending.started
+
+    def _forget_timer(self, node: Node) -> None:
+        metadata = node.metadata
+        if metadata is None or metadata.retry_at is None:
+            return
+        if not self._core.journal.unask(node, StartTimer):
+            self._core.journal.command(node, CancelTimer(node.location))
+
+
+def _final(spec: StepSpec, attempts: int) -> StepSpec:
+    """A task's policy once the host has given up: no attempts are left."""
+    return StepSpec(spec.name, max_attempts=attempts, no_retry=spec.no_retry)

@@ -1,0 +1,624 @@
+"""One advance of one run: facts in; one atomic batch of writes and a list of commands out.
+
+Rules:
+
+1. Facts are applied in the order given, one at a time; after each the loop is drained to idle, then held facts, then
+   internal facts, first in, first out, each with a drain.
+2. The kernel fires timers itself: before a fact that happened at time h, those with a deadline before h; after the last
+   fact, those due by now. Order: deadline, then issue. At equal times the fact goes first.
+3. A turn is taken after the batch before it was committed. A run whose commit failed, or that returned an outcome, is
+   dropped; a turn is never repeated on the same object.
+4. `take_turn` never raises for what user code did. What is not the run's own doing parks it: nothing is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Final, Protocol, assert_never
+
+from tenuto.errors import DecodingError, Evicted, InternalError, RunawayTurnError, TenutoError, UpdateFailedError
+from tenuto.kernel.batch import Batch
+from tenuto.kernel.children import Children
+from tenuto.kernel.commands import CancelChild, Command
+from tenuto.kernel.commits import Commits
+from tenuto.kernel.core import Core
+from tenuto.kernel.facts import CancelAsked, Done, Fact, Signal, TimerGone, UpdateAsked
+from tenuto.kernel.history import Node
+from tenuto.kernel.location import Location, Segment, parse
+from tenuto.kernel.mailbox import Mailbox
+from tenuto.kernel.marks import Marks
+from tenuto.kernel.operations import (
+    Cancelled,
+    ChildOp,
+    Commit,
+    Committed,
+    Completed,
+    Continued,
+    Dispatch,
+    Err,
+    Failed,
+    Handlers,
+    Observed,
+    Ok,
+    Operation,
+    Outcome,
+    Parked,
+    SideEffectOp,
+    SleepOp,
+    StepOp,
+    WaitOp,
+)
+from tenuto.kernel.records import Cancel, Child, ChildMode, Counters, Flag, Loop, MailKind, Rows
+from tenuto.kernel.replay import Replay
+from tenuto.kernel.rollback import Unwinding
+from tenuto.kernel.scope import Scope, current_scope
+from tenuto.kernel.sleeps import Sleeps
+from tenuto.kernel.steps import Steps
+
+__all__ = ["Definition", "Main", "Run", "Turn", "Waiting", "create"]
+
+LOGIC: Final = 1  # the kernel's behaviour, as stored with each run; a change of behaviour is gated by it
+FINAL: Final = frozenset({"completed", "failed", "cancelled"})
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A workflow's code as the kernel sees it.
+
+    `names`: every name it can issue or pass to `removed`, engine defaults included; None if any is computed.
+    """
+
+    hash: str
+    names: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What would wake a run."""
+
+    deadline: int | None = None
+    signals: tuple[str, ...] = ()
+    updates: tuple[str, ...] = ()
+    in_flight: tuple[tuple[Location, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What one turn did. Commit `batch` and the durable commands together, then perform the rest."""
+
+    batch: Batch
+    commands: tuple[Command, ...] = ()
+    waiting: Waiting = Waiting()
+    outcome: Outcome | None = None
+    notices: tuple[str, ...] = ()
+
+
+class Main(Protocol):
+    """The root coroutine of a run, over its port."""
+
+    def __call__(self, port: Run, /) -> Coroutine[Any, Any, Outcome]: ...
+
+
+def create(definition: Definition, input: bytes, now: int, generation: int = 0) -> Batch:  # noqa: A002
+    """The first rows of a run."""
+    counters = Counters(started_at=now, generation=generation, logic=LOGIC)
+    return Batch(state="pending", version=definition.hash, input=input, counters=counters)
+
+
+def _no_handler(name: str) -> None:
+    return None
+
+
+class Run(Core):
+    """One run in memory: what its rows say, its code on its own loop, and the port its code calls."""
+
+    def __init__(
+        self,
+        rows: Rows,
+        definition: Definition,
+        main: Main,
+        dump: Callable[[Any], bytes],
+        load: Callable[[bytes], Any],
+        find_handler: Callable[[str], Callable[[Any], object] | None] = _no_handler,
+    ) -> None:
+        super().__init__(rows, strict=rows.version == definition.hash, dump=dump, load=load)
+        self._definition = definition
+        self._main = main
+        self.mailbox = Mailbox(self)
+        self.steps = Steps(self)
+        self.sleeps = Sleeps(self)
+        self.children = Children(self)
+        self.commits = Commits(self, self.mailbox)
+        self.marks = Marks(self)
+        self._unwinding = Unwinding(self, self.steps, find_handler)
+        self._replay = Replay(
+            self,
+            definition.names,
+            steps=self.steps,
+            sleeps=self.sleeps,
+            mailbox=self.mailbox,
+            children=self.children,
+            commits=self.commits,
+            cancel=self._cancel_root,
+        )
+        self._root: asyncio.Task[Outcome] | None = None
+        self._ending: Outcome | None = None  # how the root ended, while handlers undo
+        self._outcome: Outcome | None = _stored_outcome(rows)
+
+    @classmethod
+    def load_rows(
+        cls,
+        rows: Rows,
+        definition: Definition,
+        main: Main,
+        dump: Callable[[Any], bytes],
+        load: Callable[[bytes], Any],
+        find_handler: Callable[[str], Callable[[Any], object] | None] = _no_handler,
+    ) -> Run:
+        """A run built from its rows; no user code runs before the first turn."""
+        return cls(rows, definition, main, dump, load, find_handler)
+
+    # --- the turn
+
+    def take_turn(self, facts: Sequence[Fact], now: int) -> Turn:
+        """Advance this run as far as it goes without the outside world.
+
+        Pure (P7). Commit `turn.batch` and the durable commands together, under the epoch the run was loaded with,
+        before doing anything else. Never raises for what workflow code did.
+        """
+        if self._outcome is not None:
+            return Turn(Batch(), outcome=self._outcome)
+        self.journal.now = now
+        try:
+            with self.loop.running():
+                self._advance(facts)
+        except (RunawayTurnError, DecodingError) as error:
+            self.fault = self.fault or error
+        except Evicted:
+            pass  # raised by park outside of user code; the fault is noted
+        except Exception as error:  # noqa: BLE001  # T9: a bug of ours parks the run, with the evidence
+            self.fault = self.fault or _internal(error)
+        if self.fault is not None:
+            return self._parked(self.fault)
+        return self._emit()
+
+    def _advance(self, facts: Sequence[Fact]) -> None:
+        if self._root is None:
+            facts = (*self._stored_mail(), *facts)
+            if self.rows.state == "pending" and any(isinstance(fact, CancelAsked) for fact in facts):
+                self._cancel_unstarted(facts)
+                return
+            self._start()
+        for fact in facts:
+            if self._outcome is not None or self.stopped:
+                return
+            self._fire_timers(before=fact.at if fact.at is not None else self.journal.now)
+            if self._outcome is None and not self.stopped:
+                self._apply(fact)
+                self._rest()
+        if self.children.found:
+            self.children.settle_found()
+            self._rest()
+        if self._outcome is None and not self.stopped:
+            self._fire_timers(before=None)
+
+    def _start(self) -> None:
+        """Starts the root and replays what is recorded."""
+        root = Scope(self.history.root)
+        self._root = self.loop.start_root(self._main(self), root)
+        self.loop.drain()
+        self._replay.feed()
+        if self.stopped:
+            return
+        if self._root.done():
+            self._replay.left_over_below(self.history.root)
+        if not self.stopped:
+            self._replay.conclude()
+        cancel = self.counters.cancel
+        if cancel is not None and cancel.deadline is not None:
+            self.timers.start(cancel.deadline, self.next_order(), None)
+        self._rest()
+
+    def _rest(self) -> None:
+        """Drains, then applies held and internal facts, until nothing is at hand; then looks whether the root ended."""
+        while not self.stopped:
+            self.loop.drain()
+            if self.stopped or self._look_at_root():
+                return
+            self._replay.deliver_held()
+            if self.loop.ready:
+                continue
+            if self._look_at_root() or not self.internal:
+                return
+            self.internal.popleft()()
+
+    def _fire_timers(self, before: int | None) -> None:
+        """T3: those with a deadline before that time and due; all that are due without one."""
+        while self._outcome is None and not self.stopped:
+            timer = self.timers.earliest()
+            if timer is None or timer.deadline > self.journal.now:
+                return
+            if before is not None and timer.deadline >= before:
+                return
+            self.timers.pop(timer)
+            self._fire(timer.node)
+            self._rest()
+
+    def _fire(self, node: Node | None) -> None:
+        if node is None:
+            self._finish(Cancelled())  # the time for cleaning up is over: no more code runs
+            return
+        pending = node.pending
+        if pending is None:
+            self._unwinding.fired(node)
+        elif isinstance(pending.op, SleepOp):
+            self.sleeps.fired(pending)
+        elif isinstance(pending.op, WaitOp):
+            self.mailbox.timed_out(pending)
+        elif isinstance(pending.op, StepOp):
+            self.steps.release(pending)
+
+    # --- facts
+
+    def _stored_mail(self) -> list[Fact]:
+        facts: list[Fact] = []
+        for n, mail in self.rows.mail:
+            match mail.kind:
+                case MailKind.SIGNAL:
+                    facts.append(Signal(n, mail.name, mail.payload or b"", mail.sent_at, mail.ref))
+                case MailKind.UPDATE:
+                    facts.append(UpdateAsked(n, mail.ref or "", mail.name, mail.payload or b"", mail.sent_at))
+                case MailKind.CANCEL:
+                    reason, deadline = self.load(mail.payload) if mail.payload is not None else (None, None)
+                    within = None if deadline is None else deadline - mail.sent_at
+                    facts.append(CancelAsked(n, reason, within, mail.sent_at))
+                case MailKind.RESULT:
+                    outcome = Err(mail.error) if mail.error is not None else Ok(mail.payload or b"")
+                    supplied = mail.ref == "supplied"
+                    facts.append(Done(parse(mail.name), 0, outcome, supplied, mail.attempts, mail.sent_at))
+                    self.journal.delete_mail(n, force=False)
+        return facts
+
+    def _apply(self, fact: Fact) -> None:
+        match fact:
+            case Done():
+                self._done(fact)
+            case TimerGone():
+                node = self.history.find(fact.location)
+                if node is not None and node in self.timers:
+                    self.timers.stop(node)
+                    self._fire(node)
+            case Signal():
+                self.mailbox.signal(fact)
+            case UpdateAsked():
+                self.mailbox.asked(fact)
+            case CancelAsked():
+                self._cancel(fact)
+            case _:
+                assert_never(fact)
+
+    def _done(self, fact: Done) -> None:
+        if self._ending is not None:
+            self._unwinding.done(fact)
+            self._look_at_unwinding()
+            return
+        node = self.history.find(fact.location)
+        pending = node.pending if node is not None else None
+        if pending is None:
+            return
+        if isinstance(pending.op, StepOp):
+            self.steps.done(pending, fact)
+        elif isinstance(pending.op, ChildOp):
+            self.children.done(pending, fact)
+
+    # --- cancellation
+
+    def _cancel(self, fact: CancelAsked) -> None:
+        self.journal.delete_mail(fact.n, force=False)
+        at = fact.at if fact.at is not None else self.journal.now
+        deadline = None if fact.within_ms is None else at + fact.within_ms
+        before = self.counters.cancel
+        if before is None:
+            if self._ending is not None:
+                return
+            seq = self.journal.advance()
+            self._note_cancel(Cancel(seq, self.journal.time, fact.reason, deadline))
+            self._cancel_root()
+        elif deadline is not None and (before.deadline is None or deadline < before.deadline):
+            self._note_cancel(before._replace(deadline=deadline))
+
+    def _note_cancel(self, cancel: Cancel) -> None:
+        self.counters = self.journal.counters = self.counters._replace(cancel=cancel)
+        self.journal.forced = True
+        if cancel.deadline is not None:
+            self.timers.stop(None)
+            self.timers.start(cancel.deadline, self.next_order(), None)
+
+    def _cancel_root(self) -> None:
+        if self._root is not None:
+            self._root.cancel()
+
+    def _cancel_unstarted(self, facts: Sequence[Fact]) -> None:
+        asked = next(fact for fact in facts if isinstance(fact, CancelAsked))
+        self.replaying = False
+        self._note_cancel(Cancel(self.journal.advance(), self.journal.time, asked.reason, None))
+        self.journal.delete_mail(asked.n, force=True)
+        self._finish(Cancelled())
+
+    # --- the end
+
+    def _look_at_root(self) -> bool:
+        """Whether the root has ended."""
+        root = self._root
+        if root is None or not root.done():
+            return False
+        if self._ending is not None or self._outcome is not None:
+            return True
+        self._replay.left_over_below(self.history.root)
+        if self.stopped or self.replaying:
+            return True
+        self._end(self._root_outcome(root))
+        return True
+
+    def _root_outcome(self, root: asyncio.Task[Outcome]) -> Outcome:
+        if root.cancelled():
+            if self.counters.cancel is not None:
+                return Cancelled()
+            return Failed(self.dump(asyncio.CancelledError("cancelled, though nobody asked for it")))
+        error = root.exception()
+        return Failed(self.dump(error)) if error is not None else root.result()
+
+    def _end(self, outcome: Outcome) -> None:
+        if not isinstance(outcome, Failed | Cancelled) or not self._unwinding.begin():
+            self._finish(outcome)
+            return
+        self._ending = outcome
+        self._drop_pending()
+        if self.rows.state != "rolling_back":
+            self.journal.forced = True
+            if isinstance(outcome, Failed):
+                self.journal.error = outcome.error
+        self._unwinding.next()
+        self._look_at_unwinding()
+
+    def _look_at_unwinding(self) -> None:
+        if self._ending is not None and self._unwinding.over and self._outcome is None:
+            self._finish(self._ending)
+
+    def _drop_pending(self) -> None:
+        """Nothing the code still waits for counts any more."""
+        self.inline.clear()
+        self.internal.clear()
+        for node in list(self.history.root.walk()):
+            if node.pending is not None:
+                self.timers.stop(node)
+
+    def _finish(self, outcome: Outcome) -> None:
+        self._outcome = outcome
+        journal = self.journal
+        journal.forced = True
+        for update_id in list(self.mailbox.unanswered()):
+            error = UpdateFailedError("cancelled" if isinstance(outcome, Cancelled) else "closed")
+            self.mailbox.reply(update_id, Err(self.dump(error)))
+        self._cancel_children()
+        match outcome:
+            case Completed(value):
+                journal.output = value
+                journal.delete_error = self.rows.error is not None
+            case Failed(error):
+                journal.error = error
+            case Cancelled() | Parked():
+                pass
+            case Continued():
+                journal.cleared = (1, 2, 5)
+                self.mailbox.forget_seqs()
+            case _:
+                assert_never(outcome)
+
+    def _cancel_children(self) -> None:
+        for node in self.history.root.walk():
+            entry = node.entry
+            if entry is None or type(entry.kind) is not Child or entry.seq or entry.flags & Flag.CANCELLED:
+                continue
+            if entry.kind.mode is ChildMode.SPAWN:
+                self.journal.command(node, CancelChild(node.location, entry.kind.run))
+
+    # --- what a turn gives
+
+    def _emit(self) -> Turn:
+        journal = self.journal
+        if not self.divergence.strict and not self.replaying and not self.left_over and not self._replay.held:
+            journal.version = self._definition.hash  # D10
+            self.divergence.strict = True
+        outcome = self._outcome
+        timer = self.timers.earliest() if outcome is None else None
+        alarm = timer.deadline if timer is not None else None
+        busy = bool(self.inline) and outcome is None
+        batch = journal.take_batch(self._state(), alarm, busy=busy)
+        waiting = self._waiting(alarm) if outcome is None else Waiting()
+        return Turn(batch, journal.take_commands(), waiting, outcome, journal.take_notices())
+
+    def _state(self) -> str:
+        match self._outcome:
+            case Completed():
+                return "completed"
+            case Failed():
+                return "failed"
+            case Cancelled():
+                return "cancelled"
+            case Continued():
+                return self.rows.state  # the rows of the next run of the chain follow
+            case _:
+                if self._ending is not None:
+                    return "rolling_back"
+                return "running" if self.inline else "suspended"
+
+    def _waiting(self, alarm: int | None) -> Waiting:
+        signals, updates = self.mailbox.awaited
+        return Waiting(alarm, signals, updates, tuple((node.location, "step") for node in self.inline))
+
+    def _parked(self, error: Exception) -> Turn:
+        self._outcome = Parked(error)
+        return Turn(Batch(), outcome=self._outcome)
+
+    def close(self) -> tuple[str, ...]:
+        """Drops the run from memory: closes its coroutines in inert mode. What refused to close, by task name."""
+        self.inert = True
+        return tuple(self.loop.close_tasks())
+
+    # --- the port
+
+    @property
+    def run_id(self) -> str:
+        return self.rows.run_id
+
+    @property
+    def generation(self) -> int:
+        return self.counters.generation
+
+    @property
+    def started_at(self) -> int:
+        return self.counters.started_at
+
+    def entropy(self, purpose: str) -> bytes:
+        if self.inert:
+            raise Evicted
+        scope = current_scope.get()
+        words = [self.rows.run_id, str(self.counters.generation), purpose, scope.node.text]
+        if purpose == "uuid":
+            words.append(str(scope.uuids))
+            scope.uuids += 1
+        return blake2b("\n".join(words).encode(), digest_size=16).digest()
+
+    def issue(self, operation: Operation) -> asyncio.Future[bytes]:
+        if isinstance(operation, StepOp):
+            return self.steps.issue(operation)
+        match operation:
+            case SleepOp():
+                return self.sleeps.issue(operation)
+            case WaitOp():
+                return self.mailbox.wait(operation)
+            case ChildOp():
+                return self.children.issue(operation)
+            case SideEffectOp():
+                return self.marks.side_effect(operation)
+            case _:
+                assert_never(operation)
+
+    def ended(self, spawned: asyncio.Future[bytes]) -> asyncio.Future[bytes]:
+        return self.children.ended(spawned)
+
+    def observe(self, mark: Observed) -> Observed:
+        return self.marks.observe(mark)
+
+    def listen(self, name: str | None, handlers: Handlers, why: str = "not_accepting") -> None:
+        self.mailbox.listen(handlers, why)
+
+    def take(self) -> asyncio.Future[Dispatch]:
+        return self.mailbox.take()
+
+    def reply(self, update_id: str, result: Ok | Err) -> None:
+        self.mailbox.reply(update_id, result)
+
+    def commit(self, commit: Commit) -> asyncio.Future[Committed]:
+        return self.commits.commit(commit)
+
+    def publish(self, value: bytes) -> None:
+        if self.inert:
+            raise Evicted
+        # What replay publishes again was committed with the facts that made the code say it.
+        if self.replaying and self.rows.state != "pending":
+            return
+        self.journal.published = value
+        self.journal.forced = True
+
+    def patch(self, patch_id: str, *, deprecate: bool = False) -> bool:
+        return self.marks.patch(patch_id, deprecate=deprecate)
+
+    def log(self, message: str) -> None:
+        self.report(message)
+
+    def start_timer(self, deadline: int, fire: Callable[[], None]) -> Callable[[], None]:
+        return self.sleeps.start_timer(deadline, fire)
+
+    def scope(self, segment: Segment) -> AbstractAsyncContextManager[None]:
+        if self.inert:
+            raise Evicted
+        scope = current_scope.get().enter(segment)
+        entry = scope.node.entry
+        if entry is not None and type(entry.kind) is Loop and entry.flags & Flag.RECEIVE:
+            scope.dispatches = entry.kind.iteration  # goes on counting where its checkpoint was
+        return self.guard(scope)
+
+    def guard(self, scope: Scope) -> AbstractAsyncContextManager[None]:
+        return _Guard(self, scope)
+
+    async def end_scope(self, scope: Scope, *, withdrawn: bool) -> None:
+        """Cancels and awaits the scope's tasks (G6), then asks what is left over below it (D8)."""
+        if self.inert:
+            return
+        if scope.tasks:
+            await self._end_tasks(scope)
+        if withdrawn:
+            self._replay.drop_below(scope.node)
+        elif self.left_over or self._replay.held:
+            self._replay.left_over_below(scope.node)
+
+    async def _end_tasks(self, scope: Scope) -> None:
+        tasks = list(scope.tasks)
+        for task in tasks:
+            task.cancel()
+        cancelled: asyncio.CancelledError | None = None
+        for task in tasks:
+            while not task.done():
+                try:
+                    await asyncio.wait([task])
+                except asyncio.CancelledError as error:
+                    cancelled = error  # held back: nothing may outlive the scope it was started in
+            if not task.cancelled():
+                task.exception()  # ended with its scope; nobody is left to ask
+        if cancelled is not None:
+            raise cancelled
+
+
+class _Guard:
+    """Makes a scope current for the code inside, and ends it."""
+
+    __slots__ = ("_run", "_scope", "_token")
+
+    def __init__(self, run: Run, scope: Scope) -> None:
+        self._run = run
+        self._scope = scope
+
+    async def __aenter__(self) -> None:
+        self._token = current_scope.set(self._scope)
+
+    async def __aexit__(self, sort: type[BaseException] | None, error: object, traceback: object) -> None:
+        try:
+            await self._run.end_scope(self._scope, withdrawn=sort is asyncio.CancelledError)
+        finally:
+            current_scope.reset(self._token)
+
+
+def _stored_outcome(rows: Rows) -> Outcome | None:
+    match rows.state:
+        case "completed":
+            return Completed(rows.output or b"")
+        case "failed":
+            return Failed(rows.error or b"")
+        case "cancelled":
+            return Cancelled()
+        case _:
+            return None
+
+
+def _internal(error: Exception) -> TenutoError:
+    if isinstance(error, TenutoError):
+        return error
+    internal = InternalError(f"{type(error).__name__}: {error}")
+    internal.__cause__ = error
+    return internal
