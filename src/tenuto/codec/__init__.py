@@ -1,1 +1,1 @@
-"""Placeholder docstring, replaced by the package's owner."""
+"""Bytes: tuples as keys, records as BARE, user values as CBOR."""

@@ -33,6 +33,7 @@ class RunStep(NamedTuple):
     heartbeat_ms: int | None
     key: str  # idempotency key
     name: str
+    max_attempts: int = 3
 
 
 class RunRollback(NamedTuple):

@@ -57,6 +57,7 @@ class Flag:
     CANCELLED: Final = 2
     RECEIVE: Final = 4
     SUPPLIED: Final = 8
+    ALL: Final = 15
 
 
 class StepStatus(IntEnum):

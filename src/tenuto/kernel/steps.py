@@ -115,6 +115,7 @@ class Steps:
                 heartbeat_ms=spec.heartbeat_ms,
                 key=core.key(node),
                 name=spec.name,
+                max_attempts=spec.max_attempts,
             ),
         )
 

@@ -26,9 +26,9 @@ from tenuto.kernel.children import Children
 from tenuto.kernel.commands import CancelChild, Command
 from tenuto.kernel.commits import Commits
 from tenuto.kernel.core import Core
-from tenuto.kernel.facts import CancelAsked, Done, Fact, Signal, TimerGone, UpdateAsked
+from tenuto.kernel.facts import CancelAsked, Done, Fact, Signal, TimerGone, UpdateAsked, fact_of
 from tenuto.kernel.history import Node
-from tenuto.kernel.location import Location, Segment, parse
+from tenuto.kernel.location import Location, Segment
 from tenuto.kernel.mailbox import Mailbox
 from tenuto.kernel.marks import Marks
 from tenuto.kernel.operations import (
@@ -52,7 +52,7 @@ from tenuto.kernel.operations import (
     StepOp,
     WaitOp,
 )
-from tenuto.kernel.records import Cancel, Child, ChildMode, Counters, Flag, Loop, MailKind, Rows
+from tenuto.kernel.records import Cancel, Child, ChildMode, Counters, Flag, Loop, Rows
 from tenuto.kernel.replay import Replay
 from tenuto.kernel.rollback import Unwinding
 from tenuto.kernel.scope import Scope, current_scope
@@ -188,7 +188,7 @@ class Run(Core):
 
     def _advance(self, facts: Sequence[Fact]) -> None:
         if self._root is None:
-            facts = (*self._stored_mail(), *facts)
+            facts = (*(fact_of(n, mail, self.load) for n, mail in self.rows.mail), *facts)
             if self.rows.state == "pending" and any(isinstance(fact, CancelAsked) for fact in facts):
                 self._cancel_unstarted(facts)
                 return
@@ -264,25 +264,6 @@ class Run(Core):
 
     # --- facts
 
-    def _stored_mail(self) -> list[Fact]:
-        facts: list[Fact] = []
-        for n, mail in self.rows.mail:
-            match mail.kind:
-                case MailKind.SIGNAL:
-                    facts.append(Signal(n, mail.name, mail.payload or b"", mail.sent_at, mail.ref))
-                case MailKind.UPDATE:
-                    facts.append(UpdateAsked(n, mail.ref or "", mail.name, mail.payload or b"", mail.sent_at))
-                case MailKind.CANCEL:
-                    reason, deadline = self.load(mail.payload) if mail.payload is not None else (None, None)
-                    within = None if deadline is None else deadline - mail.sent_at
-                    facts.append(CancelAsked(n, reason, within, mail.sent_at))
-                case MailKind.RESULT:
-                    outcome = Err(mail.error) if mail.error is not None else Ok(mail.payload or b"")
-                    supplied = mail.ref == "supplied"
-                    facts.append(Done(parse(mail.name), 0, outcome, supplied, mail.attempts, mail.sent_at))
-                    self.journal.delete_mail(n, force=False)
-        return facts
-
     def _apply(self, fact: Fact) -> None:
         match fact:
             case Done():
@@ -302,6 +283,8 @@ class Run(Core):
                 assert_never(fact)
 
     def _done(self, fact: Done) -> None:
+        if fact.n is not None:
+            self.journal.delete_mail(fact.n, force=False)
         if self._ending is not None:
             self._unwinding.done(fact)
             self._look_at_unwinding()
@@ -469,6 +452,11 @@ class Run(Core):
         """Drops the run from memory: closes its coroutines in inert mode. What refused to close, by task name."""
         self.inert = True
         return tuple(self.loop.close_tasks())
+
+    def key_of(self, location: Location) -> str | None:
+        """The idempotency key of what is at a location, if anything is."""
+        node = self.history.find(location)
+        return None if node is None else self.key(node)
 
     # --- the port
 

@@ -1,1 +1,3 @@
-"""Placeholder docstring, replaced by the package's owner."""
+"""What workflow code calls: one module per group of calls, written in plain asyncio over `port.Port`."""
+
+__all__: list[str] = []

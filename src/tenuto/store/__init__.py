@@ -1,1 +1,1 @@
-"""Placeholder docstring, replaced by the package's owner."""
+"""Where everything is kept: the port every store meets, and the stores."""

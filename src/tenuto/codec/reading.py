@@ -1,0 +1,351 @@
+"""Values from CBOR, strictly.
+
+Rules:
+
+1. Only what `writing` writes is read: one form for each value, tags from a closed list, no bytes left over.
+2. Everything else is `Refused`, with the path to where it stands, whatever the bytes are.
+3. Nothing is imported, and no object is made that is not of a registered class or a listed sort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import isfinite
+from struct import Struct
+from typing import Any, Final, NoReturn, TypeAlias
+from uuid import UUID
+
+from tenuto.codec import tags, texts
+from tenuto.codec.classes import find_class, find_definition, hooks_of
+from tenuto.codec.exceptions import read_exception
+from tenuto.codec.objects import build, form_of, is_listed, read_enum
+from tenuto.codec.refusal import Refused, is_dict, is_list, key_part
+
+__all__ = ["read"]
+
+# Reads one item: the bytes, where it starts, how many levels are left; gives the value and where the next item starts.
+_Read: TypeAlias = Callable[[bytes, int, int], tuple[Any, int]]
+
+_FLOAT: Final = Struct(">d")
+_IMPORT_IT: Final = "import its module in the worker"
+
+
+def read(data: bytes, depth: int) -> Any:
+    """The value of these bytes, all of them."""
+    try:
+        value, at = _item(data, 0, depth)
+    except IndexError:
+        _refuse("bytes are missing")
+    if at != len(data):
+        _refuse("bytes are left over")
+    return value
+
+
+def _refuse(why: str) -> NoReturn:
+    raise Refused(why)
+
+
+def _item(data: bytes, at: int, room: int) -> tuple[Any, int]:
+    first = data[at]
+    if first < 0x18:
+        return first, at + 1
+    if 0x60 <= first < 0x78:
+        return _text(data, at + 1, at + first - 0x5F)
+    return _READERS[first >> 5](data, at, room)
+
+
+def _head(data: bytes, at: int) -> tuple[int, int]:
+    """The number in the head of an item, and where its content starts."""
+    info = data[at] & 0x1F
+    if info < 24:
+        return info, at + 1
+    if info == 24:
+        number = data[at + 1]
+        if number < 24:
+            _refuse("a number is not in its shortest form")
+        return number, at + 2
+    if info > 27:
+        _refuse("a length is indefinite or malformed")
+    size = 1 << (info - 24)
+    end = at + 1 + size
+    number = int.from_bytes(data[at + 1 : end], "big")
+    if end > len(data):
+        _refuse("bytes are missing")
+    if number < 1 << (4 * size):
+        _refuse("a number is not in its shortest form")
+    return number, end
+
+
+def _text(data: bytes, start: int, end: int) -> tuple[str, int]:
+    if end > len(data):
+        _refuse("bytes are missing")
+    try:
+        return data[start:end].decode(), end
+    except UnicodeDecodeError:
+        _refuse("a text is not UTF-8")
+
+
+def _read_positive(data: bytes, at: int, _: int) -> tuple[int, int]:
+    return _head(data, at)
+
+
+def _read_negative(data: bytes, at: int, _: int) -> tuple[int, int]:
+    number, at = _head(data, at)
+    return -1 - number, at
+
+
+def _read_bytes(data: bytes, at: int, _: int) -> tuple[bytes, int]:
+    size, start = _head(data, at)
+    end = start + size
+    if end > len(data):
+        _refuse("bytes are missing")
+    return data[start:end], end
+
+
+def _read_text(data: bytes, at: int, _: int) -> tuple[str, int]:
+    size, start = _head(data, at)
+    return _text(data, start, start + size)
+
+
+def _count(data: bytes, at: int, room: int) -> tuple[int, int]:
+    if room < 1:
+        _refuse("the value is nested too deep")
+    count, at = _head(data, at)
+    # Every item takes a byte or more: a lying count is refused before anything is spent on it.
+    if count > len(data) - at:
+        _refuse("bytes are missing")
+    return count, at
+
+
+def _read_array(data: bytes, at: int, room: int) -> tuple[list[Any], int]:
+    count, at = _count(data, at, room)
+    items: list[Any] = []
+    try:
+        for _ in range(count):
+            first = data[at]
+            if first < 0x18:
+                items.append(first)
+                at += 1
+            else:
+                item, at = _READERS[first >> 5](data, at, room - 1)
+                items.append(item)
+    except Refused as refused:
+        refused.parts.append(f"[{len(items)}]")
+        raise
+    return items, at
+
+
+def _read_map(data: bytes, at: int, room: int) -> tuple[dict[Any, Any], int]:
+    count, at = _count(data, at, room)
+    items: dict[Any, Any] = {}
+    key: Any = None
+    try:
+        for _ in range(count):
+            first = data[at]
+            if 0x60 <= first < 0x78:
+                key, at = _text(data, at + 1, at + first - 0x5F)
+                known = key in items
+            else:
+                key, at = _READERS[first >> 5](data, at, room - 1)
+                known = _in(key, items)
+            if known:
+                _refuse("a key is there twice")
+            items[key], at = _item(data, at, room - 1)
+    except Refused as refused:
+        refused.parts.append(key_part(key))
+        raise
+    return items, at
+
+
+def _in(key: Any, items: dict[Any, Any] | set[Any]) -> bool:
+    try:
+        return key in items
+    except Exception as error:  # noqa: BLE001  # a stored object's own `__hash__` or `__eq__`: it may raise anything
+        raise Refused(f"a {type(key).__name__} cannot be a key: {type(error).__name__}") from None
+
+
+def _read_simple(data: bytes, at: int, _: int) -> tuple[Any, int]:
+    first = data[at]
+    if first == 0xFB:
+        end = at + 9
+        if end > len(data):
+            _refuse("bytes are missing")
+        (number,) = _FLOAT.unpack_from(data, at + 1)
+        if isfinite(number):
+            return number, end
+    elif first == 0xF9:
+        special = _SPECIAL_FLOATS.get(data[at + 1 : at + 3])
+        if special is not None:
+            return float(special), at + 3
+    elif first in _CONSTANTS:
+        return _CONSTANTS[first], at + 1
+    _refuse("a number or simple value is not in its stored form")
+
+
+_CONSTANTS: Final[dict[int, bool | None]] = {0xF4: False, 0xF5: True, 0xF6: None}
+_SPECIAL_FLOATS: Final = {b"\x7e\x00": "nan", b"\x7c\x00": "inf", b"\xfc\x00": "-inf"}
+
+
+# --- tags
+
+
+def _read_tag(data: bytes, at: int, room: int) -> tuple[Any, int]:
+    number, at = _head(data, at)
+    reader = _TAGS.get(number)
+    if reader is None:
+        _refuse(f"tag {number} is not one of ours")
+    if data[at] >> 5 == 6:
+        _refuse("a tag stands directly inside a tag")
+    return reader(data, at, room)
+
+
+def _leaf(make: Callable[[Any], Any]) -> _Read:
+    """A value made of a scalar, or of a container of scalars that is no level of its own."""
+
+    def read_leaf(data: bytes, at: int, _: int) -> tuple[Any, int]:
+        content, at = _item(data, at, 1)
+        return make(content), at
+
+    return read_leaf
+
+
+def _level(make: Callable[[Any], Any]) -> _Read:
+    """A value made of an array or map that is one level of nesting."""
+
+    def read_level(data: bytes, at: int, room: int) -> tuple[Any, int]:
+        content, at = _item(data, at, room)
+        return make(content), at
+
+    return read_level
+
+
+def _read_object(data: bytes, at: int, room: int) -> tuple[Any, int]:
+    name, content, at = _name_and_content(data, at, room)
+    cls = find_class(name)
+    if cls is None:
+        raise Refused(f"the class {name} is not loaded", name, _IMPORT_IT)
+    hooks = hooks_of(cls)
+    if hooks is not None:
+        try:
+            return hooks.deserialize(content), at
+        except Exception as error:  # the class's own code: it may raise anything
+            why = f"the deserializer of {name} raised {type(error).__name__}"
+            raise Refused(why, name, "make it accept what was once stored") from error
+    form = form_of(cls)
+    if form is None:
+        raise Refused(f"{name} is not a class whose objects can be stored", name)
+    if not is_dict(content) or not all(type(field) is str for field in content):
+        raise Refused(f"the fields of a {name} are malformed", name)
+    return build(name, cls, form, content), at
+
+
+def _read_definition(data: bytes, at: int, room: int) -> tuple[Any, int]:
+    name, captured, at = _name_and_content(data, at, room)
+    if captured is not None and not (is_dict(captured) and all(type(key) is str for key in captured)):
+        raise Refused(f"the captured values of {name} are malformed", name)
+    try:
+        return find_definition(name, captured), at
+    except LookupError:
+        raise Refused(f"the definition {name} is not loaded", name, _IMPORT_IT) from None
+
+
+def _name_and_content(data: bytes, at: int, room: int) -> tuple[str, Any, int]:
+    """The two items of an object. Together with a map of fields it is one level of nesting."""
+    if room < 1:
+        _refuse("the value is nested too deep")
+    if data[at] != 0x82:
+        _refuse("an object is not a pair")
+    name, at = _item(data, at + 1, 0)
+    if type(name) is not str:
+        _refuse("an object does not name its class")
+    content, at = _item(data, at, room if data[at] >> 5 == 5 else room - 1)
+    return name, content, at
+
+
+def _list(content: Any, what: str) -> list[Any]:
+    if is_list(content):
+        return content
+    _refuse(f"{what} is not an array")
+
+
+def _make_class(name: Any) -> Any:
+    cls = find_class(name) if type(name) is str else None
+    if cls is None or not is_listed(cls):
+        raise Refused(f"the class {name} is not loaded, or not registered", str(name), _IMPORT_IT)
+    return cls
+
+
+def _make_enum(content: Any) -> Any:
+    pair = _list(content, "an enum's member")
+    if len(pair) != 2:
+        _refuse("an enum's member is not a pair")
+    name, member = pair
+    cls = find_class(name) if type(name) is str else None
+    if cls is None:
+        raise Refused(f"the class {name} is not loaded", str(name), _IMPORT_IT)
+    return read_enum(cls, name, member)
+
+
+def _make_tuple(content: Any) -> tuple[Any, ...]:
+    return tuple(_list(content, "a tuple"))
+
+
+def _make_set(content: Any) -> set[Any]:
+    members: set[Any] = set()
+    for member in _list(content, "a set"):
+        if _in(member, members):
+            _refuse("a member of a set is there twice")
+        members.add(member)
+    return members
+
+
+def _make_frozenset(content: Any) -> frozenset[Any]:
+    return frozenset(_make_set(content))
+
+
+def _make_uuid(content: Any) -> UUID:
+    if type(content) is not bytes or len(content) != 16:
+        _refuse("a UUID is not 16 bytes")
+    return UUID(bytes=content)
+
+
+def _make_big_positive(content: Any) -> int:
+    if type(content) is not bytes or len(content) < 9 or content[0] == 0:
+        _refuse("a large integer is not in its shortest form")
+    return int.from_bytes(content, "big")
+
+
+def _make_big_negative(content: Any) -> int:
+    return -1 - _make_big_positive(content)
+
+
+_READERS: Final[tuple[_Read, ...]] = (
+    _read_positive,
+    _read_negative,
+    _read_bytes,
+    _read_text,
+    _read_array,
+    _read_map,
+    _read_tag,
+    _read_simple,
+)
+
+_TAGS: Final[dict[int, _Read]] = {
+    tags.TIMESTAMP: _leaf(texts.read_timestamp),
+    tags.BIG_POSITIVE: _leaf(_make_big_positive),
+    tags.BIG_NEGATIVE: _leaf(_make_big_negative),
+    tags.UUID: _leaf(_make_uuid),
+    tags.SET: _level(_make_set),
+    tags.TIMEDELTA: _leaf(texts.read_timedelta),
+    tags.DATE: _leaf(texts.read_date),
+    tags.TUPLE: _level(_make_tuple),
+    tags.FROZENSET: _level(_make_frozenset),
+    tags.ENUM: _leaf(_make_enum),
+    tags.OBJECT: _read_object,
+    tags.EXCEPTION: _level(read_exception),
+    tags.LOCAL_TIME: _leaf(texts.read_local_time),
+    tags.TIME: _leaf(texts.read_time),
+    tags.DECIMAL: _leaf(texts.read_decimal),
+    tags.DEFINITION: _read_definition,
+    tags.CLASS: _leaf(_make_class),
+}

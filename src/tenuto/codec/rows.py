@@ -1,0 +1,314 @@
+"""A run's batches as rows, and its rows as what the kernel loads.
+
+Rules:
+
+1. Keys carry no run id; a name is stored once, as row `(1, i)`, and locations hold its index.
+2. A name gets its index when the first row using it is encoded, in the same batch. One encoder per loaded run.
+3. An entry's id is derived from its history key; it is computed only where metadata says it is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+from tenuto.codec import keys
+from tenuto.codec.bare import refuse
+from tenuto.codec.keys import INTEGERS, read_integer
+from tenuto.codec.records import (
+    decode_counters,
+    decode_entry,
+    decode_mail,
+    decode_metadata,
+    decode_name,
+    decode_update,
+    encode_counters,
+    encode_entry,
+    encode_mail,
+    encode_metadata,
+    encode_name,
+    encode_update,
+)
+from tenuto.errors import RecordError
+from tenuto.kernel.batch import Batch, Trim
+from tenuto.kernel.location import Location, Segment, name_of
+from tenuto.kernel.records import Entry, Mail, Metadata, Rows, Update
+
+__all__ = ["EncodedBatch", "RunEncoder", "decode_rows", "entry_id", "mail_key", "update_key"]
+
+# What a key's first element says.
+NAMES, HISTORY, MAIL, SINGLE, METADATA, UPDATES = range(1, 7)
+# The second element of the rows there is one of.
+STATE, OUTPUT, ERROR, VERSION, INPUT, PUBLISHED, COUNTERS = range(1, 8)
+
+_HISTORY: Final = keys.pack((HISTORY,))
+_STATE, _OUTPUT, _ERROR, _VERSION, _INPUT, _PUBLISHED, _COUNTERS = (
+    keys.pack((SINGLE, row)) for row in range(STATE, COUNTERS + 1)
+)
+
+
+class EncodedBatch(NamedTuple):
+    """The rows of a batch, to be applied in this order: range deletes (half-open), deletes, puts."""
+
+    range_deletes: tuple[tuple[bytes, bytes], ...]
+    deletes: tuple[bytes, ...]
+    puts: tuple[tuple[bytes, bytes], ...]
+
+
+def entry_id(history_key: bytes) -> str:
+    """The id of the entry that is stored under this key."""
+    return blake2b(history_key, digest_size=16).hexdigest()
+
+
+def metadata_key(history_key: bytes) -> bytes:
+    """Where the metadata of the entry under this key is stored."""
+    return keys.pack((METADATA, entry_id(history_key)))
+
+
+def mail_key(number: int) -> bytes:
+    """Where the mail of this number is stored."""
+    return keys.pack((MAIL, f"{number:016x}"))
+
+
+def update_key(update_id: str) -> bytes:
+    """Where the outcome of this update is stored."""
+    return keys.pack((UPDATES, update_id))
+
+
+class RunEncoder:
+    """Makes rows of the batches of one run, and owns the run's names.
+
+    Use one for as long as the run is loaded, and drop it with the run when a commit fails: it has already counted the
+    names of the batch it encoded.
+    """
+
+    __slots__ = ("_packed",)
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        # The packed index of each name; a name's index is its place.
+        self._packed = {name: _integer(index) for index, name in enumerate(names)}
+
+    def encode(self, batch: Batch) -> EncodedBatch:
+        """The rows of a batch, with a row for each name it uses first."""
+        puts: list[tuple[bytes, bytes]] = []
+        range_deletes = self._range_deletes(batch) if batch.cleared or batch.trims else ()
+        deletes = self._deletes(batch)
+        if NAMES in batch.cleared:
+            self._packed.clear()
+        for location, entry in batch.entries:
+            puts.append((self._key(location, puts), encode_entry(entry)))
+        for location, metadata in batch.metadata:
+            puts.append((metadata_key(self._key(location, puts)), encode_metadata(metadata)))
+        for number, mail in batch.mail:
+            puts.append((mail_key(number), encode_mail(mail)))
+        for update_id, update in batch.updates:
+            puts.append((update_key(update_id), encode_update(update)))
+        _put_singles(batch, puts)
+        return EncodedBatch(range_deletes, deletes, tuple(puts))
+
+    def history_key(self, location: Location) -> bytes | None:
+        """Where the entry at a location is stored; none if no stored row has used one of its names."""
+        for segment in location:
+            if name_of(segment) not in self._packed:
+                return None
+        return self._key(location, [])
+
+    def _key(self, location: Location, puts: list[tuple[bytes, bytes]]) -> bytes:
+        key = _HISTORY
+        packed = self._packed
+        for segment in location:
+            if isinstance(segment, str):
+                key += packed.get(segment) or self._register(segment, puts)
+                continue
+            name = packed.get(segment[0]) or self._register(segment[0], puts)
+            key += b"\x05" + name + _integer(segment[1])
+            if len(segment) == 3:
+                key += INTEGERS[segment[2]]
+            key += b"\x00"
+        return key
+
+    def _register(self, name: str, puts: list[tuple[bytes, bytes]]) -> bytes:
+        index = len(self._packed)
+        puts.append((keys.pack((NAMES, index)), encode_name(name)))
+        element = self._packed[name] = _integer(index)
+        return element
+
+    def _range_deletes(self, batch: Batch) -> tuple[tuple[bytes, bytes], ...]:
+        ranges = [keys.children((prefix,)) for prefix in batch.cleared]
+        ranges += [bounds for trim in batch.trims if (bounds := self._trim_range(trim)) is not None]
+        return tuple(ranges)
+
+    def _deletes(self, batch: Batch) -> tuple[bytes, ...]:
+        deletes: list[bytes] = []
+        # A location whose names were never stored has no row to delete.
+        for location in batch.deleted_entries:
+            if (key := self.history_key(location)) is not None:
+                deletes.append(key)
+        for location in batch.deleted_metadata:
+            if (key := self.history_key(location)) is not None:
+                deletes.append(metadata_key(key))
+        for number in batch.deleted_mail:
+            deletes.append(mail_key(number))
+        if batch.deleted_output:
+            deletes.append(_OUTPUT)
+        if batch.deleted_error:
+            deletes.append(_ERROR)
+        return tuple(deletes)
+
+    def _trim_range(self, trim: Trim) -> tuple[bytes, bytes] | None:
+        # `(i, n)` sorts before every `(i, n, …)` and below, so two such keys bound the counted segments between them.
+        start = self.history_key((*trim.scope, (trim.name, trim.first)))
+        end = self.history_key((*trim.scope, (trim.name, trim.last)))
+        return None if start is None or end is None else (start, end)
+
+
+def _integer(value: int) -> bytes:
+    return INTEGERS[value] if value < len(INTEGERS) else keys.pack((value,))
+
+
+def _put_singles(batch: Batch, puts: list[tuple[bytes, bytes]]) -> None:
+    if batch.state is not None:
+        puts.append((_STATE, batch.state.encode()))
+    if batch.output is not None:
+        puts.append((_OUTPUT, batch.output))
+    if batch.error is not None:
+        puts.append((_ERROR, batch.error))
+    if batch.version is not None:
+        puts.append((_VERSION, batch.version.encode()))
+    if batch.input is not None:
+        puts.append((_INPUT, batch.input))
+    if batch.published is not None:
+        puts.append((_PUBLISHED, batch.published))
+    if batch.counters is not None:
+        puts.append((_COUNTERS, encode_counters(batch.counters)))
+
+
+class _RunReader:
+    """What has been read of a run so far, row by row in key order."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.history: list[tuple[Location, Entry]] = []
+        self.history_keys: list[bytes] = []
+        self.singles: dict[int, bytes] = {}
+        self.metadata: dict[str, Metadata] = {}
+        self.mail: list[tuple[int, Mail]] = []
+        self.updates: dict[str, Update] = {}
+
+    def read_all(self, rows: Iterable[tuple[bytes, bytes]]) -> None:
+        names = self.names
+        history = self.history
+        history_keys = self.history_keys
+        before = b""
+        try:
+            for key, value in rows:
+                if key <= before:
+                    refuse("rows are not in key order")
+                before = key
+                if key[:2] == _HISTORY:
+                    history.append((_location(key, names), decode_entry(value)))
+                    history_keys.append(key)
+                else:
+                    self._read(key, value)
+        except RecordError as error:
+            refuse(f"row {before.hex()}: {error.args[0]}")
+
+    def _read(self, key: bytes, value: bytes) -> None:
+        """Take a row that is not history."""
+        match keys.unpack(key):
+            case (1, int(index)):
+                name = decode_name(value)
+                if index != len(self.names) or name in self.names:
+                    refuse(f"name {index} ({name!r}) is out of place: names are numbered from 0, each once")
+                self.names.append(name)
+            case (3, str(number)):
+                self.mail.append((_mail_number(number), decode_mail(value)))
+            case (4, int(row)) if STATE <= row <= COUNTERS:
+                self.singles[row] = value
+            case (5, str(entry)):
+                self.metadata[entry] = decode_metadata(value)
+            case (6, str(update)):
+                self.updates[update] = decode_update(value)
+            case unknown:
+                refuse(f"a row has the unknown key {unknown!r}")
+
+    def rows(self, run_id: str) -> Rows:
+        return Rows(
+            run_id=run_id,
+            state=self._text(STATE, "state"),
+            version=self._text(VERSION, "definition version"),
+            input=self._single(INPUT, "input"),
+            counters=decode_counters(self._single(COUNTERS, "counters")),
+            history=tuple(self.history),
+            metadata=self._metadata_by_location(),
+            mail=tuple(self.mail),
+            updates=self.updates,
+            output=self.singles.get(OUTPUT),
+            error=self.singles.get(ERROR),
+            published=self.singles.get(PUBLISHED),
+        )
+
+    def _metadata_by_location(self) -> dict[Location, Metadata]:
+        if not self.metadata:
+            return {}
+        places = {entry_id(key): location for key, (location, _) in zip(self.history_keys, self.history, strict=True)}
+        try:
+            return {places[entry]: metadata for entry, metadata in self.metadata.items()}
+        except KeyError as missing:
+            refuse(f"there is metadata of entry {missing.args[0]}, which is not there")
+
+    def _single(self, row: int, what: str) -> bytes:
+        value = self.singles.get(row)
+        if value is None:
+            refuse(f"the run has no {what}")
+        return value
+
+    def _text(self, row: int, what: str) -> str:
+        try:
+            return self._single(row, what).decode()
+        except UnicodeDecodeError:
+            refuse(f"the run's {what} is not UTF-8")
+
+
+def decode_rows(run_id: str, rows: Iterable[tuple[bytes, bytes]]) -> tuple[Rows, RunEncoder]:
+    """All rows of a run, given in key order, decoded; and an encoder that knows the run's names."""
+    reader = _RunReader()
+    try:
+        reader.read_all(rows)
+        return reader.rows(run_id), RunEncoder(reader.names)
+    except RecordError as error:
+        raise RecordError(f"run {run_id}: {error.args[0]}") from None
+
+
+def _mail_number(written: str) -> int:
+    if len(written) != 16 or written.strip("0123456789abcdef"):
+        refuse(f"{written!r} is not a mail number")
+    return int(written, 16)
+
+
+def _location(key: bytes, names: list[str]) -> Location:
+    segments: list[Segment] = []
+    at = len(_HISTORY)
+    end = len(key)
+    try:
+        while at < end:
+            if key[at] != 0x05:
+                index, at = read_integer(key, at)
+                segments.append(names[index])
+                continue
+            index, at = read_integer(key, at + 1)
+            n, at = read_integer(key, at)
+            if key[at] == 0:
+                segments.append((names[index], n))
+            else:
+                sort, at = read_integer(key, at)
+                if key[at] != 0 or sort > 4:
+                    refuse("a segment is malformed")
+                segments.append((names[index], n, sort))
+            at += 1
+    except IndexError:
+        refuse("a key is cut off or uses a name that has no row")
+    if not segments:
+        refuse("an entry has no place")
+    return tuple(segments)

@@ -1,0 +1,130 @@
+"""User values as bytes and back: CBOR with a closed list of types.
+
+Rules:
+
+1. `load(dump(x))` has the value and the exact types of `x`, in any process, or `dump` raises. Never pickle.
+2. `dump` raises `EncodingError` (what has no form, with its path) or `LimitError`; `load` raises `DecodingError`.
+3. Plain values go through `cbor2`; everything else through `writing` and `reading`, which define the format. The short
+   cut on reading counts only if the result encodes to the very same bytes, so it accepts nothing they would refuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, Final
+
+import cbor2
+
+from tenuto.codec.limits import DEFAULT_LIMITS, ValueLimits
+from tenuto.codec.reading import read
+from tenuto.codec.refusal import Refused, is_dict
+from tenuto.codec.writing import Writer
+from tenuto.errors import DecodingError, EncodingError, LimitError
+
+__all__ = ["DEFAULT_LIMITS", "ValueLimits", "dump", "dump_error", "load"]
+
+_SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
+# Below this size our own reader is faster than cbor2 and the check of what it gave.
+_SHORT_CUT_BYTES: Final = 128
+
+
+def dump(value: Any, limits: ValueLimits = DEFAULT_LIMITS) -> bytes:
+    """The bytes of a value."""
+    try:
+        if type(value) in _SCALARS or _is_plain(value, limits.size, limits.depth):
+            data = cbor2.dumps(value)
+        else:
+            data = _write(value, limits)
+    except UnicodeEncodeError:
+        data = _write(value, limits)  # raises, and says where
+    if len(data) > limits.size:
+        raise LimitError("encoded value", limits.size, len(data))
+    return data
+
+
+def dump_error(error: BaseException, limits: ValueLimits = DEFAULT_LIMITS) -> bytes:
+    """The bytes of an exception. Never refused: what cannot be encoded or is too much is left out."""
+    return _write(error, limits)
+
+
+def load(data: bytes, limits: ValueLimits = DEFAULT_LIMITS) -> Any:
+    """The value of these bytes."""
+    if len(data) > _SHORT_CUT_BYTES:
+        value = _load_plain(data, limits)
+        if value is not _NOT_PLAIN:
+            return value
+    try:
+        return read(data, limits.depth)
+    except Refused as refused:
+        error = DecodingError(refused.path, refused.type_name, refused.why, refused.fix or "restore the value")
+        raise error from refused.__cause__
+
+
+def _write(value: Any, limits: ValueLimits) -> bytes:
+    writer = Writer(limits)
+    try:
+        writer.value(value)
+    except Refused as refused:
+        raise EncodingError(refused.path, refused.type_name, refused.why) from refused.__cause__
+    return bytes(writer.out)
+
+
+def _is_plain(value: Any, items: int, depth: int) -> bool:
+    """Whether a value is made of exact plain types only, so that cbor2 writes the same as we would.
+
+    Goes level by level, so that depth and the number of items are limits here already: a value that contains itself
+    would otherwise keep us for ever.
+    """
+    level: list[Any] = [value]
+    left = items
+    for _ in range(depth):
+        below: list[Any] = []
+        for container in level:
+            members: Collection[Any] = container
+            if is_dict(container):
+                if not _SCALARS.issuperset(map(type, members)):
+                    return False
+                members = container.values()
+            elif type(container) is not list:
+                return False
+            left -= len(members)
+            if left < 0:
+                raise LimitError("encoded value", items, items - left)
+            if not _SCALARS.issuperset(map(type, members)):
+                below += [member for member in members if type(member) not in _SCALARS]
+        if not below:
+            return True
+        level = below
+    if any(type(container) not in (list, dict) for container in level):
+        return False
+    raise LimitError("nesting of a value", depth, depth + 1)
+
+
+_NOT_PLAIN: Final = object()
+
+
+def _refuse_tag(_content: Any, _immutable: bool) -> Any:
+    raise ValueError("not plain")
+
+
+# What cbor2 would otherwise read by itself; large integers (2, 3) it may. References (25, 28, 29, 256) most of all: a
+# few bytes of them can stand for more than memory holds.
+_REFUSED_TAGS: Final[dict[int, cbor2.SemanticDecoderCallback]] = dict.fromkeys(
+    (0, 1, 4, 5, 25, 28, 29, 30, 35, 36, 37, 52, 54, 100, 256, 258, 260, 261, 1004, 43000, 55799), _refuse_tag
+)
+
+
+def _load_plain(data: bytes, limits: ValueLimits) -> Any:
+    try:
+        value = cbor2.loads(
+            data,
+            semantic_decoders=_REFUSED_TAGS,
+            tag_hook=_refuse_tag,
+            max_depth=limits.depth,
+            allow_indefinite=False,
+            allow_duplicate_keys=False,
+        )
+        plain = type(value) in _SCALARS or _is_plain(value, len(data), limits.depth)
+        return value if plain and cbor2.dumps(value) == data else _NOT_PLAIN
+    except (cbor2.CBORError, LimitError):
+        return _NOT_PLAIN

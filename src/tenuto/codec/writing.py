@@ -1,0 +1,288 @@
+"""Values that are more than plain, as CBOR.
+
+Rules:
+
+1. A value has one form: definite lengths, shortest integers, maps in insertion order, sets sorted by their bytes.
+2. Exact types only. A subclass of a built-in would come back as the built-in, so it is refused.
+3. One level of nesting is one container or object; a cycle ends at the limit of levels, wide sharing at that of bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import Any, Final
+from uuid import UUID
+
+import cbor2
+
+from tenuto.codec import tags, texts
+from tenuto.codec.classes import definition_of, hooks_of
+from tenuto.codec.exceptions import write_exception
+from tenuto.codec.limits import ValueLimits
+from tenuto.codec.objects import check_findable, form_of, is_listed, type_name
+from tenuto.codec.refusal import Refused, key_part
+from tenuto.errors import LimitError
+
+__all__ = ["Writer"]
+
+_ARRAY: Final = 4
+_MAP: Final = 5
+_TAG: Final = 6
+
+
+class Writer:
+    """Bytes being written. `Refused` comes out for what has no form, `LimitError` for too much."""
+
+    __slots__ = ("_levels", "_limits", "out")
+
+    def __init__(self, limits: ValueLimits) -> None:
+        self.out = bytearray()
+        self._limits = limits
+        self._levels = 0
+
+    def value(self, value: object) -> None:
+        """Append any value."""
+        cls = type(value)
+        write = _WRITERS.get(cls) or _writer_for(cls)
+        write(self, value)
+
+    def apart(self, value: Any) -> bytes:
+        """The bytes of a value at this place, not appended."""
+        return self.collect(lambda: self.value(value))
+
+    def collect(self, write: Callable[[], None]) -> bytes:
+        """What a function appends, not appended."""
+        before = self.out
+        levels = self._levels
+        self.out = bytearray()
+        try:
+            write()
+            return bytes(self.out)
+        finally:
+            self.out = before
+            self._levels = levels
+
+    def head(self, major: int, number: int) -> None:
+        """Append the head of an item: its sort, and a length, count or tag in the fewest bytes."""
+        if number < 24:
+            self.out.append(major << 5 | number)
+            return
+        for extra, size in ((24, 1), (25, 2), (26, 4), (27, 8)):
+            if number < 1 << (8 * size):
+                self.out.append(major << 5 | extra)
+                self.out += number.to_bytes(size, "big")
+                return
+        raise AssertionError("no length reaches 64 bits")
+
+    def tag(self, number: int) -> None:
+        self.head(_TAG, number)
+
+    def scalar(self, value: float | str | bytes | None) -> None:
+        """Append a number, text, bytes, None or bool."""
+        try:
+            self.out += cbor2.dumps(value)
+        except UnicodeEncodeError:
+            raise Refused("a text with half a surrogate pair has no UTF-8 form", "str") from None
+
+    def array(self, items: Iterable[Any]) -> None:
+        """Append a sequence of values, as one level."""
+        held = tuple(items)  # user code may run below and must not change what the count has promised
+        self.enter()
+        self.head(_ARRAY, len(held))
+        index = 0
+        try:
+            for item in held:
+                self.value(item)
+                index += 1
+        except Refused as refused:
+            refused.parts.append(f"[{index}]")
+            raise
+        self.leave()
+
+    def map(self, items: Iterable[tuple[Any, Any]]) -> None:
+        """Append keys and values, as one level."""
+        held = tuple(items)
+        self.enter()
+        self.head(_MAP, len(held))
+        key: Any = None
+        try:
+            for key, item in held:
+                self.value(key)
+                self.value(item)
+        except Refused as refused:
+            refused.parts.append(key_part(key))
+            raise
+        self.leave()
+
+    def pair(self, tag: int, name: str) -> None:
+        """Append a tag and the first of its two items, a name; the caller appends the second."""
+        self.tag(tag)
+        self.head(_ARRAY, 2)
+        self.scalar(name)
+
+    def enter(self) -> None:
+        """One level down, unless that is too deep or too much has been written already."""
+        self._levels += 1
+        if self._levels > self._limits.depth:
+            raise LimitError("nesting of a value", self._limits.depth, self._levels)
+        self.check_size()
+
+    def check_size(self) -> None:
+        if len(self.out) > self._limits.size:
+            raise LimitError("encoded value", self._limits.size, len(self.out))
+
+    def leave(self) -> None:
+        """One level up."""
+        self._levels -= 1
+
+
+def _write_tuple(writer: Writer, value: tuple[Any, ...]) -> None:
+    writer.tag(tags.TUPLE)
+    writer.array(value)
+
+
+def _write_dict(writer: Writer, value: dict[Any, Any]) -> None:
+    writer.map(value.items())
+
+
+def _write_set(writer: Writer, value: set[Any]) -> None:
+    _write_members(writer, tags.SET, value)
+
+
+def _write_frozenset(writer: Writer, value: frozenset[Any]) -> None:
+    _write_members(writer, tags.FROZENSET, value)
+
+
+def _write_members(writer: Writer, tag: int, members: Iterable[Any]) -> None:
+    # Sorted by bytes: the order of a set depends on the process, its bytes in history must not.
+    writer.enter()
+    try:
+        encoded = sorted([writer.apart(member) for member in members])
+    except Refused as refused:
+        refused.parts.append("{}")
+        raise
+    writer.tag(tag)
+    writer.head(_ARRAY, len(encoded))
+    writer.out += b"".join(encoded)
+    writer.leave()
+
+
+def _write_datetime(writer: Writer, value: datetime) -> None:
+    text = texts.timestamp_text(value)
+    writer.tag(tags.LOCAL_TIME if text is None else tags.TIMESTAMP)
+    writer.out += cbor2.dumps(texts.local_time_fields(value) if text is None else text)
+
+
+def _write_date(writer: Writer, value: date) -> None:
+    writer.tag(tags.DATE)
+    writer.scalar(value.isoformat())
+
+
+def _write_time(writer: Writer, value: time) -> None:
+    writer.tag(tags.TIME)
+    writer.out += cbor2.dumps(texts.time_fields(value))
+
+
+def _write_timedelta(writer: Writer, value: timedelta) -> None:
+    writer.tag(tags.TIMEDELTA)
+    writer.out += cbor2.dumps(texts.timedelta_fields(value))
+
+
+def _write_decimal(writer: Writer, value: Decimal) -> None:
+    writer.tag(tags.DECIMAL)
+    writer.scalar(str(value))
+
+
+def _write_uuid(writer: Writer, value: UUID) -> None:
+    writer.tag(tags.UUID)
+    writer.scalar(value.bytes)
+
+
+def _write_bytearray(writer: Writer, value: bytearray) -> None:
+    writer.scalar(bytes(value))
+
+
+def _write_enum(writer: Writer, value: Enum) -> None:
+    cls = type(value)
+    writer.pair(tags.ENUM, check_findable(cls))
+    named = value.name in cls.__members__
+    number = value.value if not named else None
+    if not named and type(number) is not int:
+        raise Refused(f"a member of {type_name(cls)} has neither a name nor a number", type_name(cls))
+    writer.scalar(value.name if named else number)
+
+
+def _write_object(writer: Writer, value: object) -> None:
+    cls = type(value)
+    form = form_of(cls)
+    if form is None:  # unreachable: the class has one, that is why we are here
+        raise Refused("no form", type_name(cls))
+    writer.pair(tags.OBJECT, check_findable(cls))
+    writer.map(form.take(value).items())
+
+
+def _write_hooked(writer: Writer, value: object) -> None:
+    cls = type(value)
+    hooks = hooks_of(cls)
+    if hooks is None:  # unreachable, as above
+        raise Refused("no hooks", type_name(cls))
+    try:
+        data = hooks.serialize(value)
+    except Exception as error:  # the class's own code: it may raise anything
+        why = f"the serializer of {type_name(cls)} raised {type(error).__name__}"
+        raise Refused(why, type_name(cls)) from error
+    writer.pair(tags.OBJECT, check_findable(cls))
+    writer.enter()
+    writer.value(data)
+    writer.leave()
+
+
+def _write_class(writer: Writer, value: type[Any]) -> None:
+    if not is_listed(value):
+        raise Refused(f"the class {type_name(value)} is not registered", type_name(value))
+    writer.tag(tags.CLASS)
+    writer.scalar(check_findable(value))
+
+
+def _write_other(writer: Writer, value: object) -> None:
+    definition = definition_of(value)
+    if definition is None:
+        raise Refused("", type_name(type(value)))
+    definition_id, captured = definition
+    writer.pair(tags.DEFINITION, definition_id)
+    if captured is None:
+        writer.scalar(None)
+    else:
+        writer.map(captured.items())
+
+
+_WRITERS: Final[dict[type[Any], Callable[[Writer, Any], None]]] = {
+    **dict.fromkeys((type(None), bool, int, float, str, bytes), Writer.scalar),
+    bytearray: _write_bytearray,
+    list: Writer.array,
+    tuple: _write_tuple,
+    dict: _write_dict,
+    set: _write_set,
+    frozenset: _write_frozenset,
+    datetime: _write_datetime,
+    date: _write_date,
+    time: _write_time,
+    timedelta: _write_timedelta,
+    Decimal: _write_decimal,
+    UUID: _write_uuid,
+}
+
+
+def _writer_for(cls: type[Any]) -> Callable[[Writer, Any], None]:
+    if hooks_of(cls) is not None:
+        return _write_hooked
+    if issubclass(cls, Enum):
+        return _write_enum
+    if issubclass(cls, BaseException):
+        return write_exception
+    if form_of(cls) is not None:
+        return _write_object
+    return _write_class if issubclass(cls, type) else _write_other

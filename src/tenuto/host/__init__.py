@@ -1,0 +1,1 @@
+"""What makes runs run: performing what a committed turn asked for."""

@@ -1,0 +1,42 @@
+"""Performs attempts of steps and rollback handlers; `def` ones in threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Any, cast
+
+from tenuto.codec.values import dump
+from tenuto.errors import EncodingError, LimitError, RetryableError
+from tenuto.kernel.commands import RunRollback, RunStep
+from tenuto.kernel.operations import Err, Ok
+from tenuto.model.durations import milliseconds
+from tenuto.model.steps import Attempt, StepCall, run_attempt, run_rollback
+
+__all__ = ["perform"]
+
+
+async def perform(command: RunStep | RunRollback, attempt: Attempt, threads: Executor | None = None) -> Ok | Err:
+    """How one attempt ended. The value is encoded at once, so that later mutation cannot reach history."""
+    try:
+        value: Any = None
+        if isinstance(command, RunStep):
+            value = await run_attempt(cast("StepCall", command.call), attempt, threads)
+        else:
+            handler = cast("Callable[[Any], object]", command.handler)
+            await run_rollback(handler, command.result, attempt, threads)
+    except Exception as error:  # noqa: BLE001  # edge 1 of 3: a step may raise anything; it becomes data
+        return Err(dump(error), after_ms=_asked_delay(error))
+    try:
+        return Ok(dump(value))
+    except (EncodingError, LimitError) as error:
+        return Err(dump(error), unencodable=True)
+
+
+def _asked_delay(error: Exception) -> int | None:
+    if not isinstance(error, RetryableError) or error.after is None:
+        return None
+    try:
+        return milliseconds(error.after)
+    except (ValueError, TypeError):
+        return None  # an unreadable wish is no wish: the step's own back-off holds

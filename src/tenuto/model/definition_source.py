@@ -1,0 +1,169 @@
+"""What the source of a definition says about it: the hash of its module, and a directive that nobody compiled."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import linecache
+import os
+import sys
+from collections.abc import Callable, Iterator
+from types import CodeType, FunctionType
+from typing import Any, Final
+
+from tenuto.errors import NotCompiledError
+
+__all__ = ["definition_hash", "module_tree", "not_compiled", "source_file", "tree_hash"]
+
+DIRECTIVES: Final = frozenset({"use step", "use workflow"})
+VERSION_VARIABLE: Final = "TENUTO_APP_VERSION"
+
+_hashes: dict[bytes, str] = {}  # source text (digested) -> hash of its tree
+
+
+def source_file(definition: Callable[..., Any] | type) -> str | None:
+    """The source file of a function or class, or None where there is none (REPL, notebook)."""
+    plain: Any = definition if isinstance(definition, type) else inspect.unwrap(definition)
+    module = sys.modules.get(getattr(plain, "__module__", None) or "")
+    file: object = getattr(module, "__file__", None)
+    if file is None and isinstance(plain, FunctionType):
+        file = plain.__code__.co_filename
+    if not isinstance(file, str) or file.startswith("<"):
+        return None
+    return file[:-1] if file.endswith((".pyc", ".pyo")) else file
+
+
+def module_tree(definition: Callable[..., Any]) -> ast.Module | None:
+    """The syntax tree of the module that defines a function, as written; None when its source is not to be had."""
+    text = _module_text(definition)
+    try:
+        return None if text is None else ast.parse(text)
+    except SyntaxError:
+        return None
+
+
+def _module_text(definition: Callable[..., Any]) -> str | None:
+    file = source_file(definition)
+    if file is None:
+        return None
+    plain = inspect.unwrap(definition)
+    lines = linecache.getlines(file, getattr(plain, "__globals__", None))
+    return "".join(lines) or None
+
+
+def definition_hash(fn: Callable[..., Any]) -> str:
+    """SHA-256 over the syntax tree of the module that defines `fn`, and the application's own version if one is set.
+
+    Positions, comments and docstrings do not count. Without a source (REPL) the function's code stands for it.
+    """
+    digest = hashlib.sha256()
+    text = _module_text(fn)
+    if text is None:
+        code = getattr(inspect.unwrap(fn), "__code__", None)
+        digest.update("\n".join(_describe_code(code)).encode() if isinstance(code, CodeType) else repr(fn).encode())
+    else:
+        digest.update(_text_hash(text).encode())
+    version = os.environ.get(VERSION_VARIABLE)
+    if version:
+        digest.update(b"\0" + version.encode())
+    return digest.hexdigest()
+
+
+def _text_hash(text: str) -> str:
+    key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+    if key not in _hashes:
+        try:
+            _hashes[key] = tree_hash(ast.parse(text))
+        except SyntaxError:  # the file is being edited: it is at least not what was loaded
+            return key.hex()
+    return _hashes[key]
+
+
+def tree_hash(tree: ast.Module) -> str:
+    """SHA-256 over a tree without positions and docstrings, equal on every version of Python that parses it."""
+    parts: list[str] = []
+    _describe(tree, parts)
+    return hashlib.sha256("".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _describe(value: object, parts: list[str]) -> None:
+    """Append a text of this tree that leaves out empty fields, since new versions of Python add such."""
+    if isinstance(value, ast.AST):
+        parts.append(f"{type(value).__name__}(")
+        for name, field in ast.iter_fields(value):
+            if field is None or field == [] or name in ("type_comment", "type_ignores", "ctx"):
+                continue
+            parts.append(f"{name}=")
+            _describe(field, parts)
+        parts.append(")")
+    elif isinstance(value, list):
+        parts.append("[")
+        for item in value:  # pyright: ignore[reportUnknownVariableType]  # a list of nodes, names or constants
+            if not (isinstance(item, ast.Expr) and _is_inert_text(item)):
+                _describe(item, parts)  # pyright: ignore[reportUnknownArgumentType]
+                parts.append(",")
+        parts.append("]")
+    else:
+        parts.append(repr(value))
+
+
+def _is_inert_text(statement: ast.Expr) -> bool:
+    value = statement.value
+    return isinstance(value, ast.Constant) and isinstance(value.value, str) and value.value not in DIRECTIVES
+
+
+def _describe_code(code: CodeType) -> Iterator[str]:
+    yield f"{code.co_name} {code.co_code.hex()} {code.co_names} {code.co_varnames}"
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _describe_code(constant)
+        else:
+            yield repr(constant)
+
+
+def not_compiled(fn: Callable[..., Any]) -> NotCompiledError | None:
+    """The error to raise for a function that carries a directive no hook has compiled; None if it carries none.
+
+    Looks at the source, never at `__doc__`: optimised bytecode has no docstrings.
+    """
+    plain = inspect.unwrap(fn)
+    if not isinstance(plain, FunctionType) or "__tenuto_manifest__" in plain.__globals__:
+        return None
+    tree = module_tree(plain)
+    if tree is None:
+        return None
+    text = _directive_of(tree, plain)
+    if text is None:
+        return None
+    return NotCompiledError(
+        f'{plain.__qualname__} in {source_file(plain)} says "{text}", but no import hook compiled that file; '
+        "`import tenuto.auto` before it is imported, or run the script with `tenuto run`"
+    )
+
+
+def _directive_of(tree: ast.Module, fn: FunctionType) -> str | None:
+    own = _prologue_directive(tree.body)
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.name != fn.__name__:
+            continue
+        first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+        if first == fn.__code__.co_firstlineno:
+            found = _prologue_directive(node.body)
+            exported = isinstance(node, ast.AsyncFunctionDef) and not node.name.startswith("_")
+            return found or (own if exported and node in tree.body else None)
+    return None
+
+
+def _prologue_directive(body: list[ast.stmt]) -> str | None:
+    for statement in body:
+        if isinstance(statement, ast.ImportFrom) and statement.module == "__future__":
+            continue
+        if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)):
+            return None
+        value = statement.value.value
+        if isinstance(value, str) and value in DIRECTIVES:
+            return value
+        if not isinstance(value, str):
+            return None
+    return None

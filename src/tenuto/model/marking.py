@@ -1,0 +1,108 @@
+"""What goes with directives: options for marked functions, their types for checkers, and serializable classes.
+
+`as_step` and `as_workflow` change nothing at run time. They exist because a directive changes no types: a checker sees
+the plain function, and these say what it has become.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar, Unpack, cast, overload
+
+from tenuto.codec.classes import deserializer, register_class, serializer
+from tenuto.model.definitions import ContinueAsNew, Step, Workflow
+from tenuto.model.ids import definition_id, id_path, make_id, not_compiled
+from tenuto.model.options import StepOptions, spec_of
+
+__all__ = [
+    "as_step",
+    "as_workflow",
+    "deserializer",
+    "serializable",
+    "serializer",
+    "step_options",
+    "workflow_options",
+]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
+C = TypeVar("C", bound=type)
+
+
+def step_options(**options: Unpack[StepOptions]) -> Callable[[F], F]:
+    """The options of a function marked by `"use step"`, checked here and applied by the compiler.
+
+    @step_options(max_attempts=5, timeout="10s")
+    async def charge(card: str) -> str:
+        "use step"
+        ...
+    """
+    given = {key: value for key, value in options.items() if key != "name"}
+    spec_of("step", given)
+    return _unchanged
+
+
+def workflow_options(*, name: str | None = None, queue: str = "default") -> Callable[[F], F]:
+    """The options of a function marked by `"use workflow"`."""
+    return _unchanged
+
+
+def _unchanged(fn: F) -> F:
+    return fn
+
+
+def as_workflow(fn: Callable[P, Coroutine[Any, Any, R | ContinueAsNew]], /) -> Workflow[P, R]:
+    """The workflow that a marked function is: the same object, for `.bind(...)` and `.query(...)` in typed code."""
+    if isinstance(fn, Workflow):
+        return cast("Workflow[P, R]", fn)
+    raise not_compiled(fn) or TypeError(f"{fn!r} is not a workflow")
+
+
+@overload
+def as_step(fn: Callable[P, Coroutine[Any, Any, R]], /) -> Step[P, R]: ...
+@overload
+def as_step(fn: Callable[P, R], /) -> Step[P, R]: ...
+def as_step(fn: Any, /) -> Any:
+    """The step that a marked function is: the same object. Typed code awaits a `def` step by `await as_step(f)(...)`."""
+    if isinstance(fn, Step):
+        return cast("Step[..., Any]", fn)
+    raise not_compiled(fn) or TypeError(f"{fn!r} is not a step")
+
+
+@overload
+def serializable(cls: C, /) -> C: ...
+@overload
+def serializable(
+    cls: C, /, *, serialize: Callable[[Any], Any], deserialize: Callable[[Any], Any], name: str | None = None
+) -> C: ...
+@overload
+def serializable(*, name: str) -> Callable[[C], C]: ...
+def serializable(
+    cls: Any = None,
+    /,
+    *,
+    serialize: Callable[[Any], Any] | None = None,
+    deserialize: Callable[[Any], Any] | None = None,
+    name: str | None = None,
+) -> Any:
+    """Lets objects of a class, and the class itself, be stored.
+
+    @serializable
+    class Span: ...                      # with __workflow_serialize__ and __workflow_deserialize__
+
+    serializable(Money, serialize=str, deserialize=Money.parse)      # a class of somebody else
+    """
+    if cls is None:
+        return lambda marked: serializable(marked, name=name)  # type: ignore[call-overload]  # pyright: ignore
+    identity = name
+    if identity is None and serialize is None:
+        identity = definition_id("class", cls)
+    if identity is None:
+        frame = inspect.currentframe()
+        caller = None if frame is None else frame.f_back
+        file = "" if caller is None else str(caller.f_globals.get("__file__", ""))
+        identity = make_id("class", id_path(file), cls.__name__)  # a foreign class belongs to the file that says so
+    register_class(identity, cls, serialize, deserialize)
+    return cls

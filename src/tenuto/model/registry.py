@@ -1,0 +1,84 @@
+"""The definitions of this process, by id, and finding them by what people write."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+
+from tenuto.errors import AmbiguousNameError, DefinitionNotFoundError, DuplicateIdError
+from tenuto.model.ids import short_name
+
+__all__ = ["Definition", "Sort", "definitions", "find", "forget", "get", "register"]
+
+Sort: TypeAlias = Literal["workflow", "step"]
+
+
+class Definition(Protocol):
+    """A workflow or a step, as the registry sees it."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def sort(self) -> Sort: ...
+
+    @property
+    def fn(self) -> Callable[..., Any]: ...
+
+
+D = TypeVar("D", bound=Definition)
+_by_id: dict[str, Definition] = {}
+
+
+def register(definition: D) -> D:
+    """The definition itself, now found by its id.
+
+    The same function of the same file replaces its earlier self (a reload, a script that is also imported); any
+    other definition with that id is a `DuplicateIdError`, and the first one stays.
+    """
+    known = _by_id.get(definition.id)
+    if known is not None and (known.sort != definition.sort or _origin(known.fn) != _origin(definition.fn)):
+        first, second = (f"{file}, {name}" for file, name in (_origin(known.fn), _origin(definition.fn)))
+        raise DuplicateIdError(f"id {definition.id!r} belongs to {first} and was asked for by {second}")
+    _by_id[definition.id] = definition
+    return definition
+
+
+def forget(definition_id: str) -> None:
+    """Takes a definition out; for tests."""
+    _by_id.pop(definition_id, None)
+
+
+def get(definition_id: str) -> Definition | None:
+    """The definition with exactly this id."""
+    return _by_id.get(definition_id)
+
+
+def find(text: str, sort: Sort) -> Definition:
+    """The one definition that a text names: by its id, or by its last part while only one has it."""
+    exact = _by_id.get(text)
+    if exact is not None and exact.sort == sort:
+        return exact
+    candidates = [item for item in definitions(sort) if text in (short_name(item.id), item.id.split("//", 2)[-1])]
+    if len(candidates) == 1:
+        return candidates[0]
+    if candidates:
+        ids = ", ".join(item.id for item in candidates)
+        raise AmbiguousNameError(f"{len(candidates)} {sort}s are called {text!r}: {ids}")
+    known = {name for item in definitions(sort) for name in (item.id, short_name(item.id))}
+    near = get_close_matches(text, sorted(known), n=3)
+    hint = f"; near it: {', '.join(near)}" if near else ""
+    raise DefinitionNotFoundError(f"no {sort} is called {text!r}{hint}")
+
+
+def definitions(sort: Sort) -> list[Definition]:
+    """All of one sort, in the order of their ids."""
+    return [_by_id[item] for item in sorted(_by_id) if _by_id[item].sort == sort]
+
+
+def _origin(fn: Callable[..., Any]) -> tuple[str, str]:
+    code = getattr(fn, "__code__", None)
+    file = getattr(code, "co_filename", "") or getattr(fn, "__module__", "")
+    return os.path.realpath(file) if os.path.isabs(file) else file, getattr(fn, "__qualname__", repr(fn))

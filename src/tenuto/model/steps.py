@@ -1,0 +1,265 @@
+"""A function whose result is recorded: the durable call, and what a runner does with it.
+
+`durable` is the path of every replayed step, so it asks for its place once, issues one operation and decodes one
+value; everything a replay does not need (encoding plain arguments, finding the function) waits until it is asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from asyncio import CancelledError
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
+from dataclasses import dataclass, field
+from functools import partial
+from types import NoneType
+from typing import Any, Final, Protocol, cast
+
+from tenuto.codec.values import dump, load
+from tenuto.errors import Evicted, NestingError, NotInWorkflowError
+from tenuto.kernel.operations import StepOp, StepSpec
+from tenuto.model.place import Place, here, refuse
+
+__all__ = [
+    "Attempt",
+    "StepCall",
+    "StepInfo",
+    "captured",
+    "durable",
+    "heartbeat",
+    "is_async",
+    "is_plain",
+    "plain_call",
+    "run_attempt",
+    "run_rollback",
+    "step_info",
+]
+
+_INT64: Final = 2**63
+_SHORT: Final = 256
+_ALWAYS_PLAIN: Final = frozenset({float, bool, NoneType})
+
+
+# --- the call
+
+
+class Callee(Protocol):
+    """Whose call it is: a step, or a function that was named in place."""
+
+    @property
+    def id(self) -> str: ...
+
+    def record(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        """The encoded call."""
+        ...
+
+    def implementation(self) -> Callable[..., Any]:
+        """The function that attempts run."""
+        ...
+
+
+class StepCall:
+    """One call of a step with its arguments, as they were when it was made."""
+
+    __slots__ = ("_args", "_callee", "_input")
+
+    def __init__(self, callee: Callee, args: tuple[Any, ...] | None, encoded: bytes | None = None) -> None:
+        """Either arguments that nothing can change (`is_plain`), or the encoded call."""
+        self._callee = callee
+        self._args = args
+        self._input = encoded
+
+    @property
+    def target(self) -> str:
+        """The step's id; "" for a function named in place."""
+        return self._callee.id
+
+    @property
+    def input(self) -> bytes:
+        """Encoded [args, kwargs], with captured values as a third item where there are any."""
+        if self._input is None:
+            self._input = self._callee.record(self._args or (), {})
+        return self._input
+
+    def prepare(self) -> tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any], Mapping[str, Any]]:
+        """Function, arguments, keyword arguments and captured values: every attempt gets a copy of its own."""
+        function = self._callee.implementation()
+        if self._args is not None:
+            return function, self._args, {}, {}
+        args, kwargs, *rest = load(self.input)
+        return function, args, kwargs, rest[0] if rest else {}
+
+
+def is_plain(args: tuple[Any, ...]) -> bool:
+    """Whether nothing can change these arguments and encoding them cannot fail, so that it can wait."""
+    for value in args:
+        sort: type[object] = type(value)
+        if sort is int:
+            if not -_INT64 <= value < _INT64:
+                return False
+        elif sort is str:
+            if len(value) > _SHORT or not value.isascii():
+                return False
+        elif sort not in _ALWAYS_PLAIN:
+            return False
+    return True
+
+
+async def durable(spec: StepSpec, call: StepCall) -> Any:
+    """The value of a step: recorded, or gained now and then recorded."""
+    place = here.get()
+    if place is None or not place.open:
+        raise refuse(f"step {spec.name!r}", place)
+    port = place.port
+    if port.inert:
+        raise Evicted
+    return port.decode(await port.issue(StepOp(spec, call)))
+
+
+def plain_call(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Coroutine[Any, Any, Any]:
+    """The function itself, called where no run is: awaitable, also for `def`."""
+    if inspect.iscoroutinefunction(function):
+        return cast("Coroutine[Any, Any, Any]", function(*args, **kwargs))
+    return _awaited(function, args, kwargs)
+
+
+async def _awaited(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    value = function(*args, **kwargs)
+    return await value if inspect.isawaitable(value) else value
+
+
+# --- the attempt
+
+
+class Attempt:
+    """What a runner provides while it runs one attempt of a step."""
+
+    __slots__ = ("attempt", "cancelled", "details", "key", "name", "on_heartbeat", "run_id")
+
+    def __init__(
+        self,
+        name: str,
+        run_id: str | None,
+        attempt: int,
+        key: str,
+        *,
+        details: bytes | None = None,
+        on_heartbeat: Callable[[bytes], None] | None = None,
+    ) -> None:
+        self.name = name
+        self.run_id = run_id
+        self.attempt = attempt  # 1 is the first
+        self.key = key  # idempotency key
+        self.details = details  # of the last heartbeat of an earlier attempt, encoded
+        self.on_heartbeat = on_heartbeat  # called with encoded details, from the step's own thread
+        self.cancelled = False  # set by the runner when the step is asked to stop
+
+
+@dataclass(frozen=True, slots=True)
+class StepInfo:
+    """What a step's body can know about the attempt it is."""
+
+    name: str
+    run_id: str | None
+    attempt: int
+    idempotency_key: str
+    details: Any
+    _attempt: Attempt = field(repr=False, compare=False)
+
+    def cancelled(self) -> bool:
+        """Whether the step was asked to stop; for `def` steps, which nothing can interrupt."""
+        return self._attempt.cancelled
+
+
+captured: ContextVar[Mapping[str, Any]] = ContextVar("tenuto_captured")
+_attempt: ContextVar[Attempt | None] = ContextVar("tenuto_attempt", default=None)
+_BODY: Final = Place("step", cast("Any", None), cast("Any", None))
+
+
+def step_info() -> StepInfo:
+    """The attempt that this step body is: its number, its idempotency key, the last heartbeat's details.
+
+    @step
+    async def charge(card: str, cents: int) -> str:
+        return await bank.charge(card, cents, idempotency_key=step_info().idempotency_key)
+    """
+    attempt = _this_attempt("step_info()")
+    details = None if attempt.details is None else load(attempt.details)
+    return StepInfo(attempt.name, attempt.run_id, attempt.attempt, attempt.key, details, attempt)
+
+
+def heartbeat(details: object = None, /) -> None:
+    """Says that the step is alive, and keeps details for its next attempt.
+
+    Raises `CancelledError` when the step was asked to stop.
+
+        @step(heartbeat_timeout="30s")
+        def import_rows(path: str) -> int:
+            start = (step_info().details or {}).get("row", 0)
+            for row in rows(path, start):
+                store(row)
+                heartbeat({"row": row.number})
+    """
+    attempt = _this_attempt("heartbeat()")
+    if attempt.cancelled:
+        raise CancelledError
+    if attempt.on_heartbeat is not None:
+        attempt.on_heartbeat(dump(details))
+
+
+def _this_attempt(call: str) -> Attempt:
+    attempt = _attempt.get()
+    place = here.get()
+    if place is not None and place.kind != "step":
+        raise NestingError(f"{call} was called in workflow code; it belongs in the body of a step")
+    if attempt is None:
+        raise NotInWorkflowError(f"{call} was called where no step of a run is being executed")
+    return attempt
+
+
+@contextmanager
+def _in_attempt(attempt: Attempt, values: Mapping[str, Any]) -> Generator[None]:
+    tokens = here.set(_BODY), _attempt.set(attempt), captured.set(values)
+    try:
+        yield
+    finally:
+        here.reset(tokens[0])
+        _attempt.reset(tokens[1])
+        captured.reset(tokens[2])
+
+
+async def run_attempt(call: StepCall, attempt: Attempt, threads: Executor | None = None) -> Any:
+    """What the step returned, or raises what it raised. A `def` runs in a thread."""
+    function, args, kwargs, values = call.prepare()
+    with _in_attempt(attempt, values):
+        return await _run(function, args, kwargs, threads)
+
+
+async def run_rollback(
+    handler: Callable[[Any], object], result: bytes, attempt: Attempt, threads: Executor | None = None
+) -> None:
+    """Undoes a step: its handler is run with a copy of its result."""
+    function = getattr(handler, "fn", handler)
+    with _in_attempt(attempt, {}):
+        await _run(function, (load(result),), {}, threads)
+
+
+async def _run(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], threads: Executor | None
+) -> Any:
+    if is_async(function):
+        return await function(*args, **kwargs)
+    context = copy_context()
+    loop = asyncio.get_running_loop()
+    value = await loop.run_in_executor(threads, partial(context.run, function, *args, **kwargs))
+    return await value if inspect.isawaitable(value) else value
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether calling it gives a coroutine and blocks nobody."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004  # whether its __call__ is async, not whether it has one
