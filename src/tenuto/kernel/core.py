@@ -51,8 +51,8 @@ class Core:
         self.outstanding: dict[Pending, Begin] = {}  # issued while replaying, not recorded
         self.inline: dict[Node, None] = {}  # steps and handlers the host is running
         self.inserted_open = 0
-        self.next_seq = 0  # of the recorded fact to be fed next; 0: none, or others are held back
-        self.feed_next: Callable[[], None] = _nothing
+        self.cursor = 0  # of the recorded fact to be fed next
+        self.next_seq = self.history.facts[0][0]  # its seq; 0: none, or others are held back
         self.issued = False  # something was, since held facts were last looked at
         self._order = 0
 
@@ -167,7 +167,3 @@ class Core:
     def next_order(self) -> int:
         self._order += 1
         return self._order
-
-
-def _nothing() -> None:
-    return None

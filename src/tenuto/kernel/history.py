@@ -106,7 +106,7 @@ class History:
 
     def __init__(self, rows: Rows) -> None:
         self.root = Node("", None)
-        self.facts: list[Recorded] = []
+        self.facts: list[Recorded] = []  # in `seq` order; the last one, with seq 0, is the end
         self.left_over = 0
         self.last_seq = 0
         self._build(rows)
@@ -146,6 +146,7 @@ class History:
         facts.sort(key=_seq_of)
         seqs = [entry.seq for _, entry in rows.history]
         self.last_seq = max(max(seqs, default=0), facts[-1][0] if facts else 0)
+        facts.append((0, root))  # the end, so that looking ahead needs no question
 
     def _add(self, node: Node, entry: Entry) -> None:
         if not _must_be_reached(node, entry) or _passed_by_a_loop(node):

@@ -49,23 +49,15 @@ class Replay:
         self._children = children
         self._commits = commits
         self._cancel = cancel
-        self._cursor = 0
         self._held: list[Recorded] = []
-        core.feed_next = self._skip
-        self._look_ahead()
 
     @property
     def held(self) -> bool:
         return bool(self._held)
 
     def _look_ahead(self) -> None:
-        facts = self._core.history.facts
-        self._core.next_seq = facts[self._cursor][0] if self._cursor < len(facts) and not self._held else 0
-
-    def _skip(self) -> None:
-        """A step has taken its own fact at once."""
-        self._cursor += 1
-        self._look_ahead()
+        core = self._core
+        core.next_seq = 0 if self._held else core.history.facts[core.cursor][0]
 
     # --- feeding
 
@@ -75,10 +67,11 @@ class Replay:
         facts = core.history.facts
         while not core.stopped:
             self.deliver_held()
-            if self._cursor >= len(facts) or core.stopped:
+            recorded = facts[core.cursor]
+            if not recorded[0] or core.stopped:
                 return
-            recorded = facts[self._cursor]
-            self._cursor += 1
+            core.cursor += 1
+            self._look_ahead()
             if self._passed(recorded):
                 core.journal.time = max(core.journal.time, self._at(recorded))
             elif self._issued(recorded):

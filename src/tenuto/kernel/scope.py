@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from tenuto.errors import LimitError
 from tenuto.kernel.history import Node
-from tenuto.kernel.location import Segment, check_name, task, use
+from tenuto.kernel.location import Segment, check_name, task
 
 __all__ = ["PATH_SEGMENTS", "Scope", "current_scope"]
 
@@ -47,7 +47,10 @@ class Scope:
             check_name(name)
             n = 0
         uses[name] = n + 1
-        return self.node.child(use(name, n))
+        segment = (name, n, 0) if n else name  # as `location.use` has it, without the call
+        children = self.node.children
+        node = None if children is None else children.get(segment)
+        return node if node is not None else self.node.child(segment)
 
     def enter(self, segment: Segment) -> Scope:
         """A scope below this one."""

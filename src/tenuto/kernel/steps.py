@@ -37,46 +37,58 @@ class Steps:
         self._core = core
         self.undoers: dict[Node, StepSpec] = {}  # specs of steps whose rollback is at hand
 
-    def issue(self, op: StepOp) -> asyncio.Future[bytes]:
+    def perform(self, op: StepOp) -> asyncio.Future[bytes] | bytes:
+        """A step that is awaited at once.
+
+        If the next recorded fact is this very step and nothing else is ready to run, its code would suspend, the
+        drain would come to rest, and this fact would be fed: the same as going on with the value now.
+        """
         core = self._core
         if core.inert:
             raise Evicted
         spec = op.spec
         node = current_scope.get().take(spec.name)
         entry = node.entry
+        if entry is None or entry.seq != core.next_seq or core.loop.ready or not entry.seq:
+            return self._issue(op, node)
+        kind = entry.kind
+        if type(kind) is not Step:
+            core.diverge(node, "a step")
         if spec.rollback is not None:
             self.undoers[node] = spec
+        if node.due:
+            node.due = False
+            core.history.left_over -= 1
+        core.cursor = cursor = core.cursor + 1
+        core.next_seq = core.history.facts[cursor][0]
+        journal = core.journal
+        if entry.at > journal.time:
+            journal.time = entry.at
+        if kind.output is None:
+            raise core.decode(kind.error or b"")
+        return kind.output
+
+    def issue(self, op: StepOp) -> asyncio.Future[bytes]:
+        if self._core.inert:
+            raise Evicted
+        return self._issue(op, current_scope.get().take(op.spec.name))
+
+    def _issue(self, op: StepOp, node: Node) -> asyncio.Future[bytes]:
+        core = self._core
+        entry = node.entry
+        if op.spec.rollback is not None:
+            self.undoers[node] = op.spec
         if entry is None or type(entry.kind) is Removed:
             pending = core.pend(node, None, op, self.withdraw)
             core.start(pending, self._begin)
             return pending.future
-        kind = entry.kind
-        if type(kind) is not Step:
+        if type(entry.kind) is not Step:
             core.diverge(node, "a step")
         core.history.reach(node)
-        if entry.seq and entry.seq == core.next_seq and spec.queue is None and not core.loop.ready:
-            return self._settled_already(entry, kind)
         pending = core.pend(node, entry, op, self.withdraw)
         if not entry.seq:
-            self._resume(pending, entry, kind)
+            self._resume(pending, entry, entry.kind)
         return pending.future
-
-    def _settled_already(self, entry: Entry, kind: Step) -> asyncio.Future[bytes]:
-        """The next recorded fact is this very step, and nothing else is ready to run.
-
-        Its code would suspend, the drain would come to rest, and this fact would be fed: the same as going on at
-        once. (An inline step's future is awaited as soon as it is issued; a task's is not.)
-        """
-        core = self._core
-        core.feed_next()
-        if entry.at > core.journal.time:
-            core.journal.time = entry.at
-        future: asyncio.Future[bytes] = asyncio.Future(loop=core.loop)
-        if kind.status is StepStatus.COMPLETED:
-            future.set_result(kind.output or b"")
-        else:
-            future.set_exception(core.decode(kind.error or b""))
-        return future
 
     def deliver(self, pending: Pending, kind: Step) -> None:
         """Feeds the recorded outcome."""

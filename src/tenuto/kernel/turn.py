@@ -483,9 +483,9 @@ class Run(Core):
         return blake2b("\n".join(words).encode(), digest_size=16).digest()
 
     def issue(self, operation: Operation) -> asyncio.Future[bytes]:
-        if isinstance(operation, StepOp):
-            return self.steps.issue(operation)
         match operation:
+            case StepOp():
+                return self.steps.issue(operation)
             case SleepOp():
                 return self.sleeps.issue(operation)
             case WaitOp():
@@ -496,6 +496,9 @@ class Run(Core):
                 return self.marks.side_effect(operation)
             case _:
                 assert_never(operation)
+
+    def perform(self, step: StepOp) -> asyncio.Future[bytes] | bytes:
+        return self.steps.perform(step)
 
     def ended(self, spawned: asyncio.Future[bytes]) -> asyncio.Future[bytes]:
         return self.children.ended(spawned)

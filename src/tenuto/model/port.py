@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, NoReturn, Protocol
 
 from tenuto.kernel.location import Segment
-from tenuto.kernel.operations import Commit, Committed, Dispatch, Err, Handlers, Observed, Ok, Operation
+from tenuto.kernel.operations import Commit, Committed, Dispatch, Err, Handlers, Observed, Ok, Operation, StepOp
 
 __all__ = ["Port", "RunInfo", "current_port"]
 
@@ -72,6 +72,10 @@ class Port(Protocol):
         recorded error. A spawn's future settles when the start is recorded, with the child's run id in UTF-8, and
         `ended` gives its end; a detach gives the id; a send gives b""; a hook gives its token.
         """
+        ...
+
+    def perform(self, step: StepOp) -> Future[bytes] | bytes:
+        """As `issue`, of an inline step that is awaited at once; its value, or its error raised, if replay has it."""
         ...
 
     def ended(self, spawned: Future[bytes]) -> Future[bytes]:

@@ -72,7 +72,7 @@ def static_names(fn: Callable[..., Any]) -> frozenset[str] | None:
 def _collect(node: ast.AST, scope: Mapping[str, Any], names: set[str]) -> None:
     match node:
         case ast.Constant(value=str(text)):
-            names.update((text, f"signal:{text}", f"send:{text}"))
+            names.update((text, f"signal:{text}", f"send:{text}", f"child:{text}"))
         case ast.FunctionDef(name=text) | ast.AsyncFunctionDef(name=text) | ast.ClassDef(name=text):
             names.update((text, f"child:{text}"))
         case ast.alias():

@@ -40,6 +40,8 @@ __all__ = [
 
 _INT64: Final = 2**63
 _SHORT: Final = 256
+# Builds a named tuple in half the time that calling its class takes.
+_make_op = cast("Callable[[type[StepOp], tuple[StepSpec, Any]], StepOp]", tuple.__new__)  # pyright: ignore[reportUnknownMemberType]
 _ALWAYS_PLAIN: Final = frozenset({float, bool, NoneType})
 
 
@@ -116,7 +118,8 @@ async def durable(spec: StepSpec, call: StepCall) -> Any:
     port = place.port
     if port.inert:
         raise Evicted
-    return port.decode(await port.issue(StepOp(spec, call)))
+    issued = port.perform(_make_op(StepOp, (spec, call)))
+    return port.decode(issued if isinstance(issued, bytes) else await issued)
 
 
 def plain_call(

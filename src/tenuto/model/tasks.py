@@ -146,13 +146,13 @@ class _Elsewhere:
 class _Keyed(Protocol):
     """An engine that says under which key it knows an operation."""
 
-    def key_of(self, operation: Future[bytes]) -> str: ...
+    def operation_key(self, operation: Future[bytes]) -> str: ...
 
 
 def _identity(place: Place, future: Future[bytes]) -> str:
     port = place.port
     if isinstance(port, _Keyed):
-        return port.key_of(future)
+        return port.operation_key(future)
     place.run.handles += 1
     return f"{port.run_id}:{port.generation}:handle-{place.run.handles}"
 
