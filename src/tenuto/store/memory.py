@@ -16,11 +16,11 @@ from tenuto.codec.rows import EncodedBatch, mail_key
 from tenuto.errors import LeaseLostError, LimitError, RunClosedError, RunNotFoundError
 from tenuto.kernel.commands import EnqueueTask
 from tenuto.kernel.records import Mail
-from tenuto.store.port import Lease, NewRun, Outgoing, RunRecord, TurnCommit
+from tenuto.store.port import CLOSED, Lease, NewRun, Outgoing, RunRecord, TurnCommit
 
-__all__ = ["CLOSED", "MemoryStore"]
+__all__ = ["MemoryStore"]
 
-CLOSED: Final = frozenset({"completed", "failed", "cancelled", "terminated"})
+
 BUFFERED_MESSAGES: Final = 10_000
 
 

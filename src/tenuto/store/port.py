@@ -4,26 +4,46 @@ Rules:
 
 1. Rows belong to one run; keys carry no run id; runs never see each other's rows.
 2. Listing a prefix gives exactly the keys that start with its bytes, in byte order.
-3. A commit (rows, alarm, tasks, runs, messages, answers) is all or nothing, under the epoch the run was claimed with; a
-   stale epoch is refused and changes nothing.
+3. A commit (rows, timers, tasks, runs, messages, answers, status) is all or nothing, under the epoch the run was
+   claimed with; a stale epoch is refused and changes nothing. In a group a refused member takes no other with it.
 4. Inside a commit: range deletes (half-open), then deletes, then puts.
 5. Outside turns only senders, `create`, `rewind` and `recover` write rows.
 6. Mail gets its number in the transaction that stores it, so numbers are in commit order.
+7. A wake-up is a row (`builtin.resume_workflow`, at most one pending per run), inserted in the transaction of its cause
+   by a locking upsert. Work under way never suppresses a new one.
+8. Time is the store's own clock, in milliseconds; a worker's clock decides nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, Protocol
 
 from tenuto.codec.rows import EncodedBatch
 from tenuto.kernel.commands import EnqueueTask
 from tenuto.kernel.records import Mail
 
-__all__ = ["Lease", "NewRun", "Outgoing", "RunRecord", "Store", "TurnCommit"]
+__all__ = [
+    "CLOSED",
+    "OPEN",
+    "Claim",
+    "ClaimedTask",
+    "Lease",
+    "NewRun",
+    "NewTimer",
+    "Outgoing",
+    "RunFilter",
+    "RunRecord",
+    "Store",
+    "TaskEnd",
+    "TurnCommit",
+    "TurnResult",
+]
 
-NOTHING = EncodedBatch((), (), ())
+CLOSED: Final = frozenset({"completed", "failed", "cancelled", "terminated"})
+OPEN: Final = frozenset({"scheduled", "pending", "running", "suspended", "paused", "parked"})
+NOTHING: Final = EncodedBatch((), (), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +54,14 @@ class NewRun:
     target: str  # the definition's id
     rows: tuple[tuple[bytes, bytes], ...]
     parent: tuple[str, str] | None = None  # run id and location of the operation to tell about its end
-    detached: bool = False
+    detached: bool = False  # the parent is only who started it: it is not told
+    definition: str = ""  # its hash
+    queue: str = "default"
+    priority: int = 0
+    delay_ms: int = 0  # starts `scheduled`
+    key: str | None = None
+    partition: str | None = None
+    attributes: Mapping[str, str | int | float | bool] = field(default_factory=dict[str, "str | int | float | bool"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +70,30 @@ class RunRecord:
 
     id: str
     target: str
-    status: str  # pending, running, suspended, parked, completed, failed, cancelled, terminated
+    status: str  # one of OPEN or CLOSED
     epoch: int
-    alarm: int | None
-    reason: str | None
+    alarm: int | None  # its earliest timer
+    reason: str | None  # why it is parked
     parent: tuple[str, str] | None
     detached: bool
+    definition: str = ""
+    queue: str = "default"
+    run_no: int = 1
+    created_at: int = 0
+    started_at: int | None = None
+    completed_at: int | None = None
+    attributes: Mapping[str, str | int | float | bool] = field(default_factory=dict[str, "str | int | float | bool"])
+
+
+@dataclass(frozen=True, slots=True)
+class RunFilter:
+    """Which runs to list; newest first."""
+
+    status: str | None = None
+    target: str | None = None
+    since: int | None = None
+    attributes: Mapping[str, str | int | float | bool] = field(default_factory=dict[str, "str | int | float | bool"])
+    limit: int = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +102,54 @@ class Lease:
 
     run_id: str
     epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A run to be advanced by the worker that claimed it."""
+
+    lease: Lease
+    record: RunRecord
+    epoch_before: int  # a cached run is valid only if this is the epoch of its own last commit
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedTask:
+    """A task to be run by the worker that claimed it. `epoch` fences its end."""
+
+    id: str
+    target: str
+    input: bytes
+    epoch: int
+    attempt: int
+    max_attempts: int
+    backoff_ms: float
+    backoff_max_ms: float
+    timeout_ms: int | None
+    heartbeat_ms: int | None
+    run_id: str | None  # its parent, None for a task without a workflow
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEnd:
+    """How an attempt of a task ended. `retry_at`: it is tried again then; None: this is final."""
+
+    id: str
+    epoch: int
+    output: bytes | None
+    error: bytes | None
+    attempts: int
+    retry_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewTimer:
+    """A row of `timer_tasks`: wakes its run when it is due."""
+
+    location: str
+    deadline: int
+    sort: Literal["delay", "timeout", "retry"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +163,11 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True)
 class TurnCommit:
-    """Everything one turn decided."""
+    """Everything one turn decided. `status` is what the run is in afterwards.
+
+    running: inline work is under way, the lease is kept. suspended: the lease is released, unless mail arrived above
+    `seen`, then it stays running and leased. A closed status: timers, resume and lease go. parked: with `reason`.
+    """
 
     lease: Lease
     status: str
@@ -82,10 +179,42 @@ class TurnCommit:
     cancelled_tasks: tuple[str, ...] = ()
     outgoing: tuple[Outgoing, ...] = ()
     answers: tuple[tuple[str, bytes], ...] = ()  # rejected updates: their id and a dumped error
+    seen: int = 0  # the last mail number this run has been given
+    mail_done: tuple[int, ...] = ()  # mail other than signals that this turn decided
+    timers: tuple[NewTimer, ...] = ()
+    stopped_timers: tuple[str, ...] = ()  # their locations
+    definition: str | None = None  # a new hash
+    continued: bool = False  # the next run of the chain begins: run_no + 1
+    parked_by: str | None = None  # capability digest of the worker that parked it
+
+
+@dataclass(frozen=True, slots=True)
+class TurnResult:
+    """What became of one member of a group.
+
+    stale: another worker has the run. cancel_first: an acknowledged cancel is unapplied and the turn had an outcome;
+    nothing was written and the run is to be reloaded. kept: whether this worker still holds the lease.
+    """
+
+    verdict: Literal["committed", "stale", "cancel_first"]
+    kept: bool = False
+    undelivered: tuple[Outgoing, ...] = ()
 
 
 class Store(Protocol):
     """Memory, SQLite, Postgres: one conformance suite holds them all."""
+
+    async def open(self) -> None:
+        """Connects, checks and migrates. `StoreUnavailableError`, `StoreRefusedError`, `StoreTooNewError`."""
+        ...
+
+    async def close(self) -> None: ...
+
+    async def now(self) -> int:
+        """The store's clock."""
+        ...
+
+    # --- clients
 
     async def create(self, run: NewRun) -> bool:
         """Stores a new run; False when the id is taken, and nothing is changed."""
@@ -95,30 +224,102 @@ class Store(Protocol):
         """The run, if there is one."""
         ...
 
-    async def runs(self) -> list[RunRecord]:
-        """All runs, oldest first."""
+    async def runs(self, which: RunFilter | None = None) -> list[RunRecord]:
+        """All runs, oldest first; with a filter those that fit, newest first."""
         ...
 
     async def rows(self, run_id: str, prefix: bytes = b"") -> list[tuple[bytes, bytes]]:
         """The rows whose key starts with a prefix, in byte order."""
         ...
 
-    async def claim(self, run_id: str) -> Lease:
-        """A lease with a new epoch; every older one can no longer write."""
-        ...
-
-    async def commit(self, commit: TurnCommit) -> list[Outgoing]:
-        """Commits a turn, or raises `LeaseLostError` and changes nothing. What could not be delivered, to be noted."""
-        ...
-
     async def send(self, run_id: str, mail: Mail, message_id: str | None = None) -> int | None:
-        """Stores mail for an open run; its number, None if that message id is stored already."""
+        """Stores mail for an open run and wakes it; its number, None if that message id is stored already.
+
+        Signals are rows `(3, n)` of the run, the rest is kept in the inbox; one numbering for both. A cancel of a run
+        that has not begun (`pending`, `scheduled`) closes it as `cancelled` at once.
+        """
         ...
 
     async def answer(self, run_id: str, update_id: str) -> bytes | None:
         """The rejection of an update, dumped."""
         ...
 
+    async def forget_answer(self, run_id: str, update_id: str) -> None:
+        """A rejected update may be sent again."""
+        ...
+
     async def delete(self, run_ids: Sequence[str]) -> None:
         """Removes runs with everything that belongs to them."""
+        ...
+
+    async def terminate(self, run_id: str, reason: str | None) -> bool:
+        """Closes an open run at once, raises its epoch, tells its parent; False if it was closed."""
+        ...
+
+    async def release(self, run_id: str) -> bool:
+        """Lets a paused or parked run go on; False if it was neither."""
+        ...
+
+    async def pause(self, run_id: str) -> bool:
+        """Pauses an open run: at once, or after the work under way; False if it is closed or parked."""
+        ...
+
+    async def changed(self, since: int, timeout: float) -> int:
+        """Waits until something was committed (by any process) after `since`, at most so long; the new mark."""
+        ...
+
+    # --- workers
+
+    async def register(self, worker_id: str, lease_ms: int, capability: str, definitions: Mapping[str, str]) -> None:
+        """Makes a worker known, with the definitions (id -> hash) it has; resumes runs another capability parked."""
+        ...
+
+    async def heartbeat(self, worker_id: str, lease_ms: int) -> bool:
+        """Renews all leases of a worker by one row; False: it is lost, and not revived."""
+        ...
+
+    async def deregister(self, worker_id: str) -> None:
+        """Gives back what the worker holds: runs suspended and woken, tasks pending; neither counts as reclaim."""
+        ...
+
+    async def claim(self, run_id: str) -> Lease:
+        """A lease on one run with a new epoch; every older one can no longer write."""
+        ...
+
+    async def claim_runs(self, worker_id: str, known: Sequence[str], limit: int) -> list[Claim]:
+        """Resumed runs first, then first starts, of the definitions this worker knows."""
+        ...
+
+    async def claim_tasks(
+        self, worker_id: str, known: Sequence[str], queues: Sequence[str] | None, limit: int
+    ) -> list[ClaimedTask]:
+        """Tasks of these queues (None: all), larger priority first, then older."""
+        ...
+
+    async def absorb(self, run_ids: Sequence[str]) -> list[str]:
+        """Takes the wake-ups of runs this worker holds; before it reads their mail."""
+        ...
+
+    async def mail(self, run_id: str, above: int) -> list[tuple[int, Mail]]:
+        """All unconsumed mail of a run numbered above, signals and the rest together, in number order."""
+        ...
+
+    async def commit(self, commit: TurnCommit) -> list[Outgoing]:
+        """Commits one turn, or raises `LeaseLostError` and changes nothing. What could not be delivered."""
+        ...
+
+    async def commit_group(self, commits: Sequence[TurnCommit]) -> list[TurnResult]:
+        """Commits turns together in one transaction, each on its own merits."""
+        ...
+
+    async def end_task(self, end: TaskEnd) -> bool:
+        """Ends an attempt of a task with its result mail and wake-up; False: the worker had lost it."""
+        ...
+
+    async def fire_timers(self, limit: int) -> int | None:
+        """Removes due timers and wakes their runs; makes due delayed starts and retries pending. The next deadline."""
+        ...
+
+    async def sweep(self, max_reclaims: int, limit: int) -> int:
+        """Takes runs and tasks from workers that are gone; how many. At the limit a run is parked as stuck."""
         ...

@@ -32,8 +32,8 @@ from tenuto.model.durations import Duration, milliseconds
 from tenuto.model.main import definition_of, run_main
 from tenuto.model.options import module_function
 from tenuto.model.steps import Attempt, StepCall
-from tenuto.store.memory import CLOSED, MemoryStore
-from tenuto.store.port import NewRun, Outgoing, RunRecord, TurnCommit
+from tenuto.store.memory import MemoryStore
+from tenuto.store.port import CLOSED, NewRun, Outgoing, RunRecord, TurnCommit
 from tenuto.testing.effects import Effects, first_rows, gather
 from tenuto.testing.live import Job, JobKey, Live
 from tenuto.testing.runs import Run

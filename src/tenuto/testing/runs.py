@@ -18,7 +18,7 @@ from tenuto.kernel.location import check_name
 from tenuto.kernel.records import Mail, MailKind, UpdateStatus
 from tenuto.model.durations import Duration, milliseconds
 from tenuto.model.state import answer_query
-from tenuto.store.memory import CLOSED
+from tenuto.store.port import CLOSED
 from tenuto.testing.history import HistoryEntry, history_of
 from tenuto.testing.recorded import Recorded
 
