@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tenuto.codec.rows import RunEncoder
-from tenuto.codec.values import dump
-from tenuto.errors import ChildStartError, UpdateRejectedError
+from tenuto.codec.values import dump, load
+from tenuto.errors import ChildCancelledError, ChildFailedError, ChildStartError, UpdateRejectedError
 from tenuto.kernel.commands import (
     CancelChild,
     CancelTask,
+    CancelTimer,
     Command,
     EnqueueTask,
     ReplyUpdate,
     SendSignal,
     StartChild,
+    StartTimer,
 )
 from tenuto.kernel.facts import Done
 from tenuto.kernel.location import text
-from tenuto.kernel.operations import Err, Ok
+from tenuto.kernel.operations import Completed, Err, Failed, Ok, Outcome
 from tenuto.kernel.records import Mail, MailKind
 from tenuto.kernel.turn import Definition, create
-from tenuto.store.port import NewRun, Outgoing, RunRecord
+from tenuto.store.port import NewRun, NewTimer, Outgoing, RunRecord
 
-__all__ = ["Effects", "first_rows", "gather"]
+__all__ = ["Effects", "ending_mail", "first_rows", "gather"]
 
 
 @dataclass(slots=True)
@@ -36,6 +38,8 @@ class Effects:
     cancelled_tasks: list[str] = field(default_factory=list[str])
     outgoing: list[Outgoing] = field(default_factory=list[Outgoing])
     answers: list[tuple[str, bytes]] = field(default_factory=list[tuple[str, bytes]])
+    timers: list[NewTimer] = field(default_factory=list[NewTimer])
+    stopped_timers: list[str] = field(default_factory=list[str])
     facts: list[Done] = field(default_factory=list[Done])  # fed after the commit
     followed: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])  # run followed, location
 
@@ -46,9 +50,13 @@ def first_rows(definition: Definition, call: bytes, now: int, generation: int = 
 
 
 def gather(
-    run_id: str, commands: Iterable[Command], known: dict[str, RunRecord], hashes: dict[str, Definition], now: int
+    run_id: str,
+    commands: Iterable[Command],
+    known: Mapping[str, RunRecord],
+    definition: Callable[[str], Definition],
+    now: int,
 ) -> Effects:
-    """Sorts the durable commands of a turn. `known`: the runs there are; `hashes`: definitions of what may start."""
+    """Sorts the durable commands of a turn. `known`: the runs its commands name; `definition`: of what may start."""
     effects = Effects()
     for command in commands:
         match command:
@@ -56,13 +64,14 @@ def gather(
                 effects.tasks.append(command)
             case CancelTask(id=task_id):
                 effects.cancelled_tasks.append(task_id)
+            case StartTimer(location=location, deadline=deadline, sort=sort):
+                effects.timers.append(NewTimer(text(location), deadline, sort))
+            case CancelTimer(location=location):
+                effects.stopped_timers.append(text(location))
             case StartChild():
-                _start_child(effects, run_id, command, known, hashes, now)
-            case CancelChild(run=child):
-                mail = Mail(MailKind.CANCEL, "", None, dump(["its parent asked", None]), None, 0, now)
-                record = known.get(child)
-                if record is not None and record.parent == (run_id, text(command.location)):
-                    effects.outgoing.append(Outgoing(child, mail, f"cancel:{run_id}:{text(command.location)}"))
+                _start_child(effects, run_id, command, known, definition, now)
+            case CancelChild():
+                _cancel_child(effects, run_id, command, known, now)
             case SendSignal():
                 mail = Mail(MailKind.SIGNAL, command.name, None, command.payload, None, 0, now)
                 effects.outgoing.append(Outgoing(command.run, mail, command.id))
@@ -70,7 +79,7 @@ def gather(
             case ReplyUpdate(rejected=(why, reason)):
                 effects.answers.append((command.id, dump(UpdateRejectedError(why, reason))))
             case _:
-                pass  # timers are the alarm here; answers of admitted updates are rows
+                pass  # performed after the commit; answers of admitted updates are rows
     return effects
 
 
@@ -78,15 +87,26 @@ def _start_child(
     effects: Effects,
     run_id: str,
     command: StartChild,
-    known: dict[str, RunRecord],
-    hashes: dict[str, Definition],
+    known: Mapping[str, RunRecord],
+    definition: Callable[[str], Definition],
     now: int,
 ) -> None:
     here = (run_id, text(command.location))
     other = known.get(command.run)
     if other is None:
-        rows = first_rows(hashes[command.target], command.input, now)
-        effects.runs.append(NewRun(command.run, command.target, rows, here, command.detached))
+        found = definition(command.target)
+        rows = first_rows(found, command.input, now)
+        effects.runs.append(
+            NewRun(
+                command.run,
+                command.target,
+                rows,
+                here,
+                command.detached,
+                definition=found.hash,
+                queue=command.queue or "default",
+            )
+        )
     elif other.parent != here:
         if command.if_exists == "attach" and other.target == command.target:
             effects.followed.append((command.run, here[1]))
@@ -96,3 +116,33 @@ def _start_child(
             return
     if command.detached:
         effects.facts.append(Done(command.location, 0, Ok(b"")))
+
+
+def _cancel_child(
+    effects: Effects, run_id: str, command: CancelChild, known: Mapping[str, RunRecord], now: int
+) -> None:
+    """Only a child of this very operation: a run that was merely followed is not touched."""
+    here = (run_id, text(command.location))
+    record = known.get(command.run)
+    if record is not None and record.parent == here:
+        mail = Mail(MailKind.CANCEL, "", None, dump(["its parent asked", None]), None, 0, now)
+        effects.outgoing.append(Outgoing(command.run, mail, f"cancel:{run_id}:{here[1]}"))
+
+
+def ending_mail(record: RunRecord, outcome: Outcome, told: Iterable[tuple[str, str]], now: int) -> list[Outgoing]:
+    """Tells runs, each at the location of its operation, how a run ended."""
+    payload: bytes | None = None
+    error: bytes | None = None
+    match outcome:
+        case Completed(value):
+            payload = value
+        case Failed(error=raised):
+            failure = ChildFailedError(f"child run {record.id} failed")
+            failure.__cause__ = load(raised)
+            error = dump(failure)
+        case _:
+            error = dump(ChildCancelledError(f"child run {record.id} was cancelled"))
+    return [
+        Outgoing(parent, Mail(MailKind.RESULT, location, None, payload, error, 1, now), f"end:{record.id}:{location}")
+        for parent, location in told
+    ]

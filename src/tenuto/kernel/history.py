@@ -149,13 +149,15 @@ class History:
         facts.append((0, root))  # the end, so that looking ahead needs no question
 
     def _add(self, node: Node, entry: Entry) -> None:
-        if not _must_be_reached(node, entry) or _passed_by_a_loop(node):
+        if _passed_by_a_loop(node):
+            return
+        kind = entry.kind
+        if type(kind) is Child and kind.accepted and kind.mode is ChildMode.SPAWN:
+            self.facts.append((kind.accepted, node))  # also of one that was withdrawn later
+        if not _must_be_reached(entry):
             return
         node.due = True
         self.left_over += 1
-        kind = entry.kind
-        if type(kind) is Child and kind.accepted and kind.mode is ChildMode.SPAWN:
-            self.facts.append((kind.accepted, node))
         if entry.seq and isinstance(kind, _DELIVERED):
             self.facts.append((entry.seq, node))
 
@@ -200,7 +202,7 @@ def _seq_of(recorded: Recorded) -> int:
     return recorded[0]
 
 
-def _must_be_reached(node: Node, entry: Entry) -> bool:
+def _must_be_reached(entry: Entry) -> bool:
     kind = entry.kind
     if entry.flags & Flag.CANCELLED or type(kind) is Removed:
         return False

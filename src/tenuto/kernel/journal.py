@@ -14,7 +14,7 @@ from __future__ import annotations
 from tenuto.kernel.batch import Batch, Trim
 from tenuto.kernel.commands import Command
 from tenuto.kernel.history import Node
-from tenuto.kernel.records import Counters, Entry, Kind, Metadata, Update
+from tenuto.kernel.records import Counters, Entry, Flag, Kind, Metadata, Update
 
 __all__ = ["Journal"]
 
@@ -75,6 +75,11 @@ class Journal:
         if force:
             self.forced = True
 
+    def mark_inserted(self) -> None:
+        """What was written while replaying, before it was known that anything is left over, was inserted."""
+        for node, entry in self._entries.items():
+            node.entry = self._entries[node] = entry._replace(flags=entry.flags | Flag.INSERTED)
+
     def delete(self, node: Node) -> None:
         """Takes back a pending entry."""
         node.entry = None
@@ -123,6 +128,15 @@ class Journal:
     def unask(self, key: Node | str, sort: type[Command]) -> bool:
         """Takes back a command of this turn; whether there was one."""
         return self._commands.pop((key, sort), None) is not None
+
+    def begin_anew(self) -> None:
+        """The next run of the chain begins: names, history and metadata go, what was kept for them too."""
+        self._entries.clear()
+        self._metadata.clear()
+        self._deleted_entries.clear()
+        self._deleted_metadata.clear()
+        self._trims.clear()
+        self.cleared = (1, 2, 5)
 
     # --- emission
 

@@ -96,11 +96,16 @@ class Replay:
 
     def _hold(self, recorded: Recorded) -> None:
         core = self._core
-        if core.divergence.strict and core.inserted_open == 0:
+        if core.divergence.strict and core.inserted_open == 0 and not self._takes_a_later_message():
             core.fault = core.fault or self._unasked(recorded)
             return
         self._held.append(recorded)
         core.next_seq = 0
+
+    def _takes_a_later_message(self) -> bool:
+        """Whether a receive waits for a recorded message: it may have been inserted, which an update does not say."""
+        later = self._core.history.facts[self._core.cursor : -1]  # without the end mark
+        return any(self._issued(recorded) for recorded in later if _is_message(recorded[1]))
 
     def _passed(self, recorded: Recorded) -> bool:
         place = recorded[1]
@@ -182,6 +187,8 @@ class Replay:
                 return
         inserted = core.left_over or bool(self._held)
         core.replaying = False
+        if inserted:
+            core.journal.mark_inserted()
         outstanding, core.outstanding = core.outstanding, {}
         for pending, begin in outstanding.items():
             if inserted and not pending.flags & Flag.INSERTED:
@@ -199,7 +206,7 @@ class Replay:
         gone = self._gone_name()
         if gone is not None:
             core.fault = core.divergence.error(gone, describe(gone.entry), f'no "{name_of(gone.segment)}" any more')
-        elif not core.outstanding and not core.inline:
+        elif not core.outstanding and core.inserted_open == 0:
             core.fault = self._left_over_error()
 
     def _gone_name(self) -> Node | None:
@@ -275,6 +282,10 @@ def _what(op: object) -> str:
         "Commit": "a loop",
         "NoneType": "the next message",
     }.get(name, name)
+
+
+def _is_message(place: Node | str | Cancel) -> bool:
+    return isinstance(place, str) or (isinstance(place, Node) and _is_dispatch(place))
 
 
 def _is_dispatch(node: Node) -> bool:

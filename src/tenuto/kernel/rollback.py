@@ -107,6 +107,7 @@ class Unwinding:
         if fact.attempt != self._attempt:
             return
         core.inline.pop(node, None)
+        core.journal.unask(node, RunRollback)
         now = core.journal.now
         if isinstance(fact.outcome, Ok):
             self._finish(node, Rollback(self._attempt, None, now))

@@ -282,7 +282,9 @@ class Steps:
         return data if len(data) <= INPUT_BYTES else None
 
     def _stop_waiting(self, pending: Pending) -> int:
-        """A result may come while a retry is pending (supplied): its timer goes."""
+        """The outcome came while a retry was pending (supplied), or before this turn's attempt was released (mail
+        found on load): neither happens any more."""
+        self._core.journal.unask(pending.node, RunStep)
         if pending.node not in self._core.inline and pending.attempt > 1:
             self._forget_timer(pending.node)
         return pending.started

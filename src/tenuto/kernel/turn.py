@@ -397,7 +397,7 @@ class Run(Core):
             case Cancelled() | Parked():
                 pass
             case Continued():
-                journal.cleared = (1, 2, 5)
+                journal.begin_anew()
                 self.mailbox.forget_seqs()
             case _:
                 assert_never(outcome)

@@ -10,8 +10,8 @@
 everything that was in memory; `check_replay` holds a recorded history against the present code.
 """
 
+from tenuto.host.history import HistoryEntry
 from tenuto.testing.engine import Engine
-from tenuto.testing.history import HistoryEntry
 from tenuto.testing.recorded import Recorded, check_replay
 from tenuto.testing.runs import Run
 

@@ -16,7 +16,8 @@ from typing import Any, TypeVar, TypeVarTuple, cast, overload
 from tenuto.codec.records import decode_mail
 from tenuto.codec.rows import EncodedBatch, decode_rows, mail_key
 from tenuto.codec.values import dump, load
-from tenuto.errors import ChildCancelledError, ChildFailedError, RunClosedError, RunIdConflictError
+from tenuto.errors import RunClosedError, RunIdConflictError
+from tenuto.host.effects import Effects, ending_mail, first_rows, gather
 from tenuto.host.runner import perform
 from tenuto.kernel.commands import CancelStep, CancelTask, Command, EnqueueTask, RegisterHook, RunRollback, RunStep
 from tenuto.kernel.facts import Done, fact_of
@@ -34,7 +35,6 @@ from tenuto.model.options import module_function
 from tenuto.model.steps import Attempt, StepCall
 from tenuto.store.memory import MemoryStore
 from tenuto.store.port import CLOSED, NewRun, Outgoing, RunRecord, TurnCommit
-from tenuto.testing.effects import Effects, first_rows, gather
 from tenuto.testing.live import Job, JobKey, Live
 from tenuto.testing.runs import Run
 
@@ -302,7 +302,7 @@ class Engine:
 
     async def _commit(self, record: RunRecord, live: Live, turn: Turn) -> None:
         known = {other.id: other for other in await self.store.runs()}
-        effects = gather(record.id, turn.commands, known, _Definitions(self), self.now_ms)
+        effects = gather(record.id, turn.commands, known, self._definition_named, self.now_ms)
         rows = live.encoder.encode(turn.batch)
         status = _status(turn)
         if isinstance(turn.outcome, Continued):
@@ -351,26 +351,10 @@ class Engine:
 
     def _endings(self, record: RunRecord, turn: Turn) -> list[Outgoing]:
         """Tells the parent, and whoever follows the run, how it ended."""
-        match turn.outcome:
-            case Completed(value):
-                payload, error = value, None
-            case Failed(error=raised):
-                failure = ChildFailedError(f"child run {record.id} failed")
-                failure.__cause__ = load(raised)
-                payload, error = None, dump(failure)
-            case _:
-                payload, error = None, dump(ChildCancelledError(f"child run {record.id} was cancelled"))
-        told = [*self._followers.pop(record.id, [])]
+        told = self._followers.pop(record.id, [])
         if record.parent is not None and not record.detached:
-            told.append(record.parent)
-        return [
-            Outgoing(
-                parent,
-                Mail(MailKind.RESULT, location, None, payload, error, 1, self.now_ms),
-                f"end:{record.id}:{location}",
-            )
-            for parent, location in told
-        ]
+            told = [*told, record.parent]
+        return ending_mail(record, turn.outcome, told, self.now_ms) if turn.outcome is not None else []
 
     async def _rebuild(self, run_id: str) -> None:
         """What a crash after this turn would do: the run is loaded from its rows. Attempts under way go on.
@@ -476,20 +460,11 @@ class Engine:
         self._minted += 1
         return self._minted
 
+    def _definition_named(self, target: str) -> Definition:
+        return self._definition(self.workflow(target))
+
     def _definition(self, workflow: Workflow[..., Any]) -> Definition:
         digest, names = definition_of(workflow)
-        return Definition(digest, names)
-
-
-class _Definitions(dict[str, Definition]):
-    """Definitions of children, looked up when one is started."""
-
-    def __init__(self, engine: Engine) -> None:
-        super().__init__()
-        self._engine = engine
-
-    def __missing__(self, target: str) -> Definition:
-        digest, names = definition_of(self._engine.workflow(target))
         return Definition(digest, names)
 
 

@@ -14,12 +14,12 @@ from tenuto.errors import (
     UpdateFailedError,
     UpdateRejectedError,
 )
+from tenuto.host.history import HistoryEntry, history_of
 from tenuto.kernel.location import check_name
 from tenuto.kernel.records import Mail, MailKind, UpdateStatus
 from tenuto.model.durations import Duration, milliseconds
 from tenuto.model.state import answer_query
 from tenuto.store.port import CLOSED
-from tenuto.testing.history import HistoryEntry, history_of
 from tenuto.testing.recorded import Recorded
 
 if TYPE_CHECKING:

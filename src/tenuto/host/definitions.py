@@ -1,0 +1,63 @@
+"""The definitions a worker has, with their hashes, and what they make it able to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from typing import Any, cast
+
+from tenuto.kernel.turn import Definition
+from tenuto.model import registry
+from tenuto.model.definitions import Step, Workflow
+from tenuto.model.main import definition_of
+from tenuto.model.options import module_function
+
+__all__ = ["Definitions", "find_handler"]
+
+
+class Definitions:
+    """What is registered in this process, looked up by id; hashes are computed once per definition."""
+
+    def __init__(self) -> None:
+        self._hashes: dict[int, tuple[Workflow[..., Any], Definition]] = {}
+
+    def workflow(self, target: str) -> Workflow[..., Any] | None:
+        found = registry.get(target)
+        return cast("Workflow[..., Any]", found) if isinstance(found, Workflow) else None
+
+    def step(self, target: str) -> Step[..., Any] | None:
+        found = registry.get(target)
+        return cast("Step[..., Any]", found) if isinstance(found, Step) else None
+
+    def workflows(self) -> list[str]:
+        return [item.id for item in registry.definitions("workflow")]
+
+    def steps(self) -> list[str]:
+        return [item.id for item in registry.definitions("step")]
+
+    def definition(self, workflow: Workflow[..., Any]) -> Definition:
+        known = self._hashes.get(id(workflow))
+        if known is None or known[0] is not workflow:
+            known = self._hashes[id(workflow)] = (workflow, Definition(*definition_of(workflow)))
+        return known[1]
+
+    def named(self, target: str) -> Definition:
+        """The definition with an id; an unknown one has no hash yet: the worker that knows it brings its own."""
+        workflow = self.workflow(target)
+        return Definition("") if workflow is None else self.definition(workflow)
+
+    def hashes(self) -> dict[str, str]:
+        return {target: self.named(target).hash for target in self.workflows()}
+
+    def capability(self, queues: Sequence[str] | None) -> str:
+        """Equal for workers that can do the same: a parked run is tried again by one that differs."""
+        lines = [f"{target} {digest}" for target, digest in sorted(self.hashes().items())]
+        lines += sorted(self.steps())
+        lines += sorted(queues or ["*"])
+        return sha256("\n".join(lines).encode()).hexdigest()
+
+
+def find_handler(name: str) -> Callable[[Any], object] | None:
+    """A rollback handler by the name its step stored."""
+    found = registry.get(name)
+    return cast("Step[..., Any]", found).fn if isinstance(found, Step) else module_function(name)
