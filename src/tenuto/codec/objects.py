@@ -96,7 +96,7 @@ def read_enum(cls: type[Any], name: str, member: Any) -> Any:
     try:
         return cls(member)
     except (ValueError, TypeError):
-        raise Refused(f"{name} has no combination {member}", name, "bring the member back") from None
+        raise Refused(f"{name} has no such combination", name, "bring the member back") from None
 
 
 def _plan(cls: type[Any]) -> Form | None:
@@ -105,11 +105,11 @@ def _plan(cls: type[Any]) -> Form | None:
         return _dataclass_form(cls)
     if "_fields" in vars(cls) and issubclass(cls, tuple):
         return _named_tuple_form(cast("type[Any]", cls))
-    pydantic = sys.modules.get("pydantic")
-    if pydantic is not None and issubclass(cls, pydantic.BaseModel):
+    model = getattr(sys.modules.get("pydantic"), "BaseModel", None)
+    if model is not None and issubclass(cls, model):
         return _pydantic_form(cls)
-    msgspec = sys.modules.get("msgspec")
-    if msgspec is not None and issubclass(cls, msgspec.Struct):
+    struct = getattr(sys.modules.get("msgspec"), "Struct", None)
+    if struct is not None and issubclass(cls, struct):
         return _struct_form(cls)
     return None
 
@@ -123,6 +123,8 @@ def _check_constructor(cls: type[Any], names: list[str]) -> None:
 
 
 def _dataclass_form(cls: type[Any]) -> Form:
+    if any(base.__module__ == "builtins" and base is not object for base in cls.__mro__):
+        raise Refused(f"{type_name(cls)} is also a built-in, whose content would be lost", type_name(cls))
     fields = dataclasses.fields(cls)
     names = [field.name for field in fields]
     late = [field.name for field in fields if not field.init]

@@ -36,6 +36,8 @@ def read(data: bytes, depth: int) -> Any:
         value, at = _item(data, 0, depth)
     except IndexError:
         _refuse("bytes are missing")
+    except RecursionError:  # the caller left us less of the stack than the levels we allow need
+        _refuse("the value is nested too deep to be read from here")
     if at != len(data):
         _refuse("bytes are left over")
     return value
@@ -159,6 +161,7 @@ def _read_map(data: bytes, at: int, room: int) -> tuple[dict[Any, Any], int]:
 
 def _in(key: Any, items: dict[Any, Any] | set[Any]) -> bool:
     try:
+        hash(key)  # a set looks for a set inside it by a trick that does without
         return key in items
     except Exception as error:  # noqa: BLE001  # a stored object's own `__hash__` or `__eq__`: it may raise anything
         raise Refused(f"a {type(key).__name__} cannot be a key: {type(error).__name__}") from None
@@ -269,20 +272,22 @@ def _list(content: Any, what: str) -> list[Any]:
 
 
 def _make_class(name: Any) -> Any:
-    cls = find_class(name) if type(name) is str else None
+    if type(name) is not str:
+        _refuse("a class has no name")
+    cls = find_class(name)
     if cls is None or not is_listed(cls):
-        raise Refused(f"the class {name} is not loaded, or not registered", str(name), _IMPORT_IT)
+        raise Refused(f"the class {name} is not loaded, or not registered", name, _IMPORT_IT)
     return cls
 
 
 def _make_enum(content: Any) -> Any:
     pair = _list(content, "an enum's member")
-    if len(pair) != 2:
-        _refuse("an enum's member is not a pair")
+    if len(pair) != 2 or type(pair[0]) is not str:
+        _refuse("an enum's member is not a pair of names")
     name, member = pair
-    cls = find_class(name) if type(name) is str else None
+    cls = find_class(name)
     if cls is None:
-        raise Refused(f"the class {name} is not loaded", str(name), _IMPORT_IT)
+        raise Refused(f"the class {name} is not loaded", name, _IMPORT_IT)
     return read_enum(cls, name, member)
 
 

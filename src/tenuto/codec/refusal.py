@@ -40,6 +40,6 @@ def key_part(key: Any) -> str:
     if type(key) is str:
         shown = key if len(key) <= _SHOWN else key[:_SHOWN] + "…"
         return f".{key}" if key.isidentifier() and len(key) <= _SHOWN else f"[{shown!r}]"
-    if type(key) in (int, float, bool, type(None)):
+    if type(key) in (float, bool, type(None)) or (type(key) is int and abs(key) < 1 << 64):
         return f"[{key!r}]"
     return f"[{type(key).__name__}]"

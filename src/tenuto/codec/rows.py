@@ -35,7 +35,22 @@ from tenuto.kernel.batch import Batch, Trim
 from tenuto.kernel.location import Location, Segment, name_of
 from tenuto.kernel.records import Entry, Mail, Metadata, Rows, Update
 
-__all__ = ["EncodedBatch", "RunEncoder", "decode_rows", "entry_id", "mail_key", "update_key"]
+__all__ = [
+    "COUNTERS_KEY",
+    "ERROR_KEY",
+    "INPUT_KEY",
+    "OUTPUT_KEY",
+    "PUBLISHED_KEY",
+    "STATE_KEY",
+    "VERSION_KEY",
+    "EncodedBatch",
+    "RunEncoder",
+    "decode_rows",
+    "entry_id",
+    "mail_key",
+    "metadata_key",
+    "update_key",
+]
 
 # What a key's first element says.
 NAMES, HISTORY, MAIL, SINGLE, METADATA, UPDATES = range(1, 7)
@@ -43,7 +58,7 @@ NAMES, HISTORY, MAIL, SINGLE, METADATA, UPDATES = range(1, 7)
 STATE, OUTPUT, ERROR, VERSION, INPUT, PUBLISHED, COUNTERS = range(1, 8)
 
 _HISTORY: Final = keys.pack((HISTORY,))
-_STATE, _OUTPUT, _ERROR, _VERSION, _INPUT, _PUBLISHED, _COUNTERS = (
+STATE_KEY, OUTPUT_KEY, ERROR_KEY, VERSION_KEY, INPUT_KEY, PUBLISHED_KEY, COUNTERS_KEY = (
     keys.pack((SINGLE, row)) for row in range(STATE, COUNTERS + 1)
 )
 
@@ -151,9 +166,9 @@ class RunEncoder:
         for number in batch.deleted_mail:
             deletes.append(mail_key(number))
         if batch.deleted_output:
-            deletes.append(_OUTPUT)
+            deletes.append(OUTPUT_KEY)
         if batch.deleted_error:
-            deletes.append(_ERROR)
+            deletes.append(ERROR_KEY)
         return tuple(deletes)
 
     def _trim_range(self, trim: Trim) -> tuple[bytes, bytes] | None:
@@ -164,24 +179,24 @@ class RunEncoder:
 
 
 def _integer(value: int) -> bytes:
-    return INTEGERS[value] if value < len(INTEGERS) else keys.pack((value,))
+    return INTEGERS[value] if 0 <= value < len(INTEGERS) else keys.pack((value,))
 
 
 def _put_singles(batch: Batch, puts: list[tuple[bytes, bytes]]) -> None:
     if batch.state is not None:
-        puts.append((_STATE, batch.state.encode()))
+        puts.append((STATE_KEY, batch.state.encode()))
     if batch.output is not None:
-        puts.append((_OUTPUT, batch.output))
+        puts.append((OUTPUT_KEY, batch.output))
     if batch.error is not None:
-        puts.append((_ERROR, batch.error))
+        puts.append((ERROR_KEY, batch.error))
     if batch.version is not None:
-        puts.append((_VERSION, batch.version.encode()))
+        puts.append((VERSION_KEY, batch.version.encode()))
     if batch.input is not None:
-        puts.append((_INPUT, batch.input))
+        puts.append((INPUT_KEY, batch.input))
     if batch.published is not None:
-        puts.append((_PUBLISHED, batch.published))
+        puts.append((PUBLISHED_KEY, batch.published))
     if batch.counters is not None:
-        puts.append((_COUNTERS, encode_counters(batch.counters)))
+        puts.append((COUNTERS_KEY, encode_counters(batch.counters)))
 
 
 class _RunReader:

@@ -18,12 +18,14 @@ import cbor2
 from tenuto.codec.limits import DEFAULT_LIMITS, ValueLimits
 from tenuto.codec.reading import read
 from tenuto.codec.refusal import Refused, is_dict
-from tenuto.codec.writing import Writer
+from tenuto.codec.writing import SCALARS, Writer
 from tenuto.errors import DecodingError, EncodingError, LimitError
 
 __all__ = ["DEFAULT_LIMITS", "ValueLimits", "dump", "dump_error", "load"]
 
-_SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
+_CONTAINERS: Final = frozenset({list, dict})
+# Up to so many items our own writer is faster than the look that cbor2 needs.
+_SMALL: Final = 4
 # Below this size our own reader is faster than cbor2 and the check of what it gave.
 _SHORT_CUT_BYTES: Final = 128
 
@@ -31,7 +33,9 @@ _SHORT_CUT_BYTES: Final = 128
 def dump(value: Any, limits: ValueLimits = DEFAULT_LIMITS) -> bytes:
     """The bytes of a value."""
     try:
-        if type(value) in _SCALARS or _is_plain(value, limits.size, limits.depth):
+        if type(value) in SCALARS or (
+            type(value) in _CONTAINERS and len(value) > _SMALL and _is_plain(value, limits.size, limits.depth)
+        ):
             data = cbor2.dumps(value)
         else:
             data = _write(value, limits)
@@ -82,7 +86,7 @@ def _is_plain(value: Any, items: int, depth: int) -> bool:
         for container in level:
             members: Collection[Any] = container
             if is_dict(container):
-                if not _SCALARS.issuperset(map(type, members)):
+                if not SCALARS.issuperset(map(type, members)):
                     return False
                 members = container.values()
             elif type(container) is not list:
@@ -90,8 +94,8 @@ def _is_plain(value: Any, items: int, depth: int) -> bool:
             left -= len(members)
             if left < 0:
                 raise LimitError("encoded value", items, items - left)
-            if not _SCALARS.issuperset(map(type, members)):
-                below += [member for member in members if type(member) not in _SCALARS]
+            if not SCALARS.issuperset(map(type, members)):
+                below += [member for member in members if type(member) not in SCALARS]
         if not below:
             return True
         level = below
@@ -124,7 +128,7 @@ def _load_plain(data: bytes, limits: ValueLimits) -> Any:
             allow_indefinite=False,
             allow_duplicate_keys=False,
         )
-        plain = type(value) in _SCALARS or _is_plain(value, len(data), limits.depth)
+        plain = type(value) in SCALARS or _is_plain(value, len(data), limits.depth)
         return value if plain and cbor2.dumps(value) == data else _NOT_PLAIN
     except (cbor2.CBORError, LimitError):
         return _NOT_PLAIN

@@ -10,23 +10,28 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
 import cbor2
 
 from tenuto.codec import tags, texts
-from tenuto.codec.classes import definition_of, hooks_of
+from tenuto.codec.classes import Hooks, definition_of, hooks_of
 from tenuto.codec.exceptions import write_exception
 from tenuto.codec.limits import ValueLimits
-from tenuto.codec.objects import check_findable, form_of, is_listed, type_name
+from tenuto.codec.objects import Form, check_findable, form_of, is_listed, type_name
 from tenuto.codec.refusal import Refused, key_part
 from tenuto.errors import LimitError
 
-__all__ = ["Writer"]
+__all__ = ["SCALARS", "Writer"]
+
+SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
+_MANY: Final = 16  # so many scalars are worth a call of cbor2
 
 _ARRAY: Final = 4
 _MAP: Final = 5
@@ -45,9 +50,16 @@ class Writer:
 
     def value(self, value: object) -> None:
         """Append any value."""
-        cls = type(value)
-        write = _WRITERS.get(cls) or _writer_for(cls)
-        write(self, value)
+        # Short texts and small numbers at once: arguments and results are mostly made of them.
+        if type(value) is str and len(value) < 24 and value.isascii():
+            self.out.append(0x60 | len(value))
+            self.out += value.encode()
+        elif type(value) is int and 0 <= value < 24:
+            self.out.append(value)
+        else:
+            cls = type(value)
+            write = _WRITERS.get(cls) or _writer_for(cls)
+            write(self, value)
 
     def apart(self, value: Any) -> bytes:
         """The bytes of a value at this place, not appended."""
@@ -69,13 +81,14 @@ class Writer:
         """Append the head of an item: its sort, and a length, count or tag in the fewest bytes."""
         if number < 24:
             self.out.append(major << 5 | number)
-            return
-        for extra, size in ((24, 1), (25, 2), (26, 4), (27, 8)):
-            if number < 1 << (8 * size):
-                self.out.append(major << 5 | extra)
-                self.out += number.to_bytes(size, "big")
-                return
-        raise AssertionError("no length reaches 64 bits")
+        elif number < 1 << 8:
+            self.out += bytes((major << 5 | 24, number))
+        elif number < 1 << 16:
+            self.out.append(major << 5 | 25)
+            self.out += number.to_bytes(2, "big")
+        else:
+            self.out.append(major << 5 | 26)
+            self.out += number.to_bytes(4, "big")  # nothing we count goes further
 
     def tag(self, number: int) -> None:
         self.head(_TAG, number)
@@ -91,6 +104,11 @@ class Writer:
         """Append a sequence of values, as one level."""
         held = tuple(items)  # user code may run below and must not change what the count has promised
         self.enter()
+        if len(held) > _MANY and SCALARS.issuperset(map(type, held)):
+            with suppress(UnicodeEncodeError):  # then below, where the item is named
+                self.out += cbor2.dumps(held)
+                self.leave()
+                return
         self.head(_ARRAY, len(held))
         index = 0
         try:
@@ -215,20 +233,19 @@ def _write_enum(writer: Writer, value: Enum) -> None:
     writer.scalar(value.name if named else number)
 
 
-def _write_object(writer: Writer, value: object) -> None:
+def _write_object(form: Form, writer: Writer, value: object) -> None:
     cls = type(value)
-    form = form_of(cls)
-    if form is None:  # unreachable: the class has one, that is why we are here
-        raise Refused("no form", type_name(cls))
-    writer.pair(tags.OBJECT, check_findable(cls))
-    writer.map(form.take(value).items())
+    name = check_findable(cls)
+    try:
+        fields = form.take(value)
+    except Exception as error:  # a field may be a property of the user's: it may raise anything
+        raise Refused(f"a field of {type_name(cls)} raised {type(error).__name__}", type_name(cls)) from error
+    writer.pair(tags.OBJECT, name)
+    writer.map(fields.items())
 
 
-def _write_hooked(writer: Writer, value: object) -> None:
+def _write_hooked(hooks: Hooks, writer: Writer, value: object) -> None:
     cls = type(value)
-    hooks = hooks_of(cls)
-    if hooks is None:  # unreachable, as above
-        raise Refused("no hooks", type_name(cls))
     try:
         data = hooks.serialize(value)
     except Exception as error:  # the class's own code: it may raise anything
@@ -277,12 +294,14 @@ _WRITERS: Final[dict[type[Any], Callable[[Writer, Any], None]]] = {
 
 
 def _writer_for(cls: type[Any]) -> Callable[[Writer, Any], None]:
-    if hooks_of(cls) is not None:
-        return _write_hooked
+    hooks = hooks_of(cls)
+    if hooks is not None:
+        return partial(_write_hooked, hooks)
     if issubclass(cls, Enum):
         return _write_enum
     if issubclass(cls, BaseException):
         return write_exception
-    if form_of(cls) is not None:
-        return _write_object
+    form = form_of(cls)
+    if form is not None:
+        return partial(_write_object, form)
     return _write_class if issubclass(cls, type) else _write_other

@@ -1,1 +1,5 @@
-"""Placeholder docstring, replaced by the package's owner."""
+"""Directives: `"use step"` and `"use workflow"` in Python source, compiled when it is imported."""
+
+from tenuto.directives.importer import install
+
+__all__ = ["install"]

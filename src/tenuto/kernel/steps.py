@@ -249,17 +249,19 @@ class Steps:
         running = node in core.inline
         core.close_pending(pending)
         entry = node.entry
+        open_here = entry is not None and not entry.seq and not entry.flags & Flag.CANCELLED
         if asked and not node.stored:
             core.journal.delete(node)
         elif entry is not None and type(entry.kind) is Step:
-            if not entry.seq and not entry.flags & Flag.CANCELLED:
+            if open_here:
                 self._cancelled_entry(pending, entry.kind)
         elif pending.flags & Flag.INSERTED:
             self._cancelled_entry(pending, Step(StepStatus.WAITING))
         if asked or core.inert:
             return
         if pending.op.spec.queue is not None:
-            core.journal.command(node, CancelTask(node.location, core.key(node)))
+            if open_here:  # not when replay withdraws it once more
+                core.journal.command(node, CancelTask(node.location, core.key(node)))
         elif running:
             core.journal.command(node, CancelStep(node.location))
         else:

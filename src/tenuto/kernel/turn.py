@@ -52,6 +52,7 @@ from tenuto.kernel.operations import (
     StepOp,
     WaitOp,
 )
+from tenuto.kernel.pending import OperationFuture
 from tenuto.kernel.records import Cancel, Child, ChildMode, Counters, Flag, Loop, Rows
 from tenuto.kernel.replay import Replay
 from tenuto.kernel.rollback import Unwinding
@@ -502,6 +503,10 @@ class Run(Core):
 
     def ended(self, spawned: asyncio.Future[bytes]) -> asyncio.Future[bytes]:
         return self.children.ended(spawned)
+
+    def operation_key(self, issued: asyncio.Future[bytes]) -> str:
+        assert isinstance(issued, OperationFuture) and issued.pending is not None  # noqa: PT018, S101  # ours
+        return self.key(issued.pending.node)
 
     def observe(self, mark: Observed) -> Observed:
         return self.marks.observe(mark)

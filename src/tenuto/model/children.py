@@ -35,7 +35,9 @@ def spawn(workflow: Bound[R], /, **options: Unpack[ChildOptions]) -> Coroutine[A
 def spawn(
     workflow: Callable[[*Ts], Coroutine[Any, Any, R]], /, *args: *Ts, **options: Unpack[ChildOptions]
 ) -> Coroutine[Any, Any, ChildHandle[R]]: ...
-def spawn(workflow: Any, /, *args: Any, **options: Any) -> Coroutine[Any, Any, ChildHandle[Any]]:
+def spawn(  # type: ignore[misc]  # mypy cannot match an implementation with *Ts
+    workflow: Any, /, *args: Any, **options: Any
+) -> Coroutine[Any, Any, ChildHandle[Any]]:
     """A handle on another run, once its start is recorded. Awaiting the handle gives its result, or a `ChildError`.
 
     Children that are still open when this run ends get a cancel request.
@@ -66,7 +68,9 @@ def detach(workflow: Bound[Any], /, **options: Unpack[ChildOptions]) -> Coroutin
 def detach(
     workflow: Callable[[*Ts], Coroutine[Any, Any, Any]], /, *args: *Ts, **options: Unpack[ChildOptions]
 ) -> Coroutine[Any, Any, str]: ...
-def detach(workflow: Any, /, *args: Any, **options: Any) -> Coroutine[Any, Any, str]:
+def detach(  # type: ignore[misc]  # mypy cannot match an implementation with *Ts
+    workflow: Any, /, *args: Any, **options: Any
+) -> Coroutine[Any, Any, str]:
     """The id of another run, once its start is committed. It goes on whatever becomes of this one.
 
     run_id = await detach(send_newsletter, month, id=f"newsletter-{month}")
@@ -87,7 +91,7 @@ def _operation(call: str, mode: ChildMode, workflow: Any, args: tuple[Any, ...],
     if isinstance(workflow, Bound):
         if args:
             raise TypeError(f"{call}(): a bound workflow has its arguments already")
-        bound = cast("Bound[Any]", workflow)
+        bound = cast("Bound[Any]", workflow)  # type: ignore[redundant-cast]  # not to pyright
         workflow, args, kwargs = bound.definition, bound.args, bound.kwargs
     if not isinstance(workflow, Workflow):
         raise TypeError(f"{call}() takes a workflow or a bound workflow, not {workflow!r}")

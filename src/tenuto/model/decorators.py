@@ -111,7 +111,7 @@ def step(
 def step(
     name: str, fn: Callable[[*Ts], R], /, *args: *Ts, **options: Unpack[InlineOptions]
 ) -> Coroutine[Any, Any, R]: ...
-def step(first: Any = None, fn: Any = None, /, *args: Any, **options: Any) -> Any:
+def step(first: Any = None, fn: Any = None, /, *args: Any, **options: Any) -> Any:  # type: ignore[misc]  # mypy cannot match an implementation with *Ts
     """Makes a step of a function, or calls a function as a step under a name.
 
     @step

@@ -124,23 +124,20 @@ class Workflow(Generic[P, R_co]):
         self.name = check_name(name)
         self.queue = check_name(queue)
         self.queries: dict[str, Callable[..., Any]] = {}
+        self.described: tuple[object, str, frozenset[str] | None] | None = None  # see definition_of
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
         place = here.get()
+        ways = "start a run of it by app.start(...), or spawn(...) in a run; .fn(...) runs its body as plain code"
         if place is None or place.kind == "step":
-            raise NotInWorkflowError(
-                f"workflow {self.name!r} was called; start it by app.start(...), or run its body by .fn(...)"
-            )
+            raise NotInWorkflowError(f"workflow {self.name!r} was called; {ways}")
         if not place.open:
             raise refuse(f"workflow {self.name!r}", place)
-        raise NestingError(
-            f"workflow {self.name!r} was called in a run; start another run by spawn(...), or run its body in this one"
-            " by .fn(...)"
-        )
+        raise NestingError(f"workflow {self.name!r} was called in a run; {ways}")
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Bound[R_co]:
         """The workflow with its arguments; the way to pass keyword arguments to `app.start` and `spawn`."""
-        inspect.signature(self.fn).bind(*args, **kwargs)
+        inspect.signature(self).bind(*args, **kwargs)
         return Bound(self, args, kwargs)
 
     def query(self, name: str, /) -> Callable[[Callable[Concatenate[Any, Q], V]], Callable[Concatenate[Any, Q], V]]:
@@ -163,7 +160,7 @@ class Workflow(Generic[P, R_co]):
         return register
 
     def __reduce__(self) -> str:
-        return cast("Any", self).__qualname__
+        return cast("str", cast("Any", self).__qualname__)
 
     def __repr__(self) -> str:
         return f"<workflow {self.id}>"
@@ -171,7 +168,11 @@ class Workflow(Generic[P, R_co]):
 
 def definition_of(workflow: Workflow[..., Any]) -> tuple[str, frozenset[str] | None]:
     """The hash of a workflow's definition, and every name it can issue (None: not known)."""
-    return definition_hash(workflow.fn), static_names(workflow.fn)
+    fn = workflow.fn
+    known = workflow.described
+    if known is None or known[0] is not fn:  # reading a module's source takes longer than most turns
+        known = workflow.described = fn, definition_hash(fn), static_names(fn)
+    return known[1], known[2]
 
 
 # --- steps
@@ -268,7 +269,7 @@ class Step(Generic[P, R_co]):
         return Step(self.fn, id=self.id, name=name, options=given, closure=self.closure, remote=self._remote)
 
     def __reduce__(self) -> str:
-        return cast("Any", self).__qualname__
+        return cast("str", cast("Any", self).__qualname__)
 
     def __repr__(self) -> str:
         return f"<step {self.id}>"

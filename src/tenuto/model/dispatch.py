@@ -228,7 +228,7 @@ class Dispatcher:
             pair = fn(deepcopy(self.state))
         if inspect.iscoroutine(pair):
             pair.close()  # an async def: its body was never entered
-        if type(pair) is not tuple or len(cast("tuple[Any, ...]", pair)) != 2:
+        if type(pair) is not tuple or len(cast("tuple[Any, ...]", pair)) != 2:  # type: ignore[redundant-cast]  # not to pyright
             raise HandlerReturnError(
                 f"the function given to update_state returned {pair!r}; it returns (result, new state)"
             )

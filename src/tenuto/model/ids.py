@@ -173,6 +173,27 @@ def id_path(file: str | os.PathLike[str]) -> str:
     text = os.fspath(file)
     if not text or text.startswith("<"):
         raise DirectiveError("DIR119", f"{text or 'a nameless source'} is no file, so its definitions have no id")
+    folder, name = os.path.split(text)
+    if os.path.isabs(folder) and not os.path.islink(text):
+        prefix = _folder_prefix(folder, _explicit_root, os.environ.get(ROOT_VARIABLE))
+        if prefix is not None:
+            return prefix + normalise(name)
+    return _file_path(text)
+
+
+@lru_cache(maxsize=4096)
+def _folder_prefix(folder: str, explicit: Path | None, named: str | None) -> str | None:
+    """What the id paths of the files in a folder begin with; None where only a file itself can tell."""
+    real = Path(os.path.realpath(folder))
+    if not real.is_dir() or not _INSTALLED.isdisjoint(real.parts):
+        return None
+    root = project_root(real / "module.py")
+    if root == real:
+        return ""
+    return f"{normalise(str(real.relative_to(root)))}/" if root in real.parents else None
+
+
+def _file_path(text: str) -> str:
     real = Path(os.path.realpath(text))
     archive = _archive_of(real)
     if archive is not None:

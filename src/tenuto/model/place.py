@@ -44,14 +44,13 @@ _OPEN: Final[frozenset[Kind]] = frozenset({"run", "branch", "handler", "async ha
 class RunContext:
     """What all places of one run share."""
 
-    __slots__ = ("handles", "main", "parent_id", "randoms", "settled", "workflow_id")
+    __slots__ = ("main", "parent_id", "randoms", "settled", "workflow_id")
 
     def __init__(self, workflow_id: str, parent_id: str | None, main: Task[Any] | None) -> None:
         self.workflow_id = workflow_id
         self.parent_id = parent_id
         self.main = main
         self.randoms: dict[bytes, Random] = {}  # by the seed of their scope
-        self.handles = 0  # made so far
         self.settled = 0  # handles that have an outcome, to tell which had it first
 
 

@@ -82,6 +82,10 @@ class Port(Protocol):
         """The child's own outcome, of a future that `issue` gave for a spawn; awaited or not."""
         ...
 
+    def operation_key(self, issued: Future[bytes]) -> str:
+        """The idempotency key of an operation, of a future that `issue` gave."""
+        ...
+
     def observe(self, mark: Observed) -> Observed:
         """The construct as recorded at this place, else `mark`, which is then recorded.
 

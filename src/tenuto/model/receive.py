@@ -6,7 +6,7 @@ import inspect
 from asyncio import CancelledError
 from collections.abc import Callable, Coroutine, Mapping
 from copy import deepcopy
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeGuard, TypeVar, cast
 
 from tenuto.codec.values import dump
 from tenuto.errors import NestingError, ReceiveConfigError
@@ -99,13 +99,17 @@ def _check_place(place: Place) -> None:
 def _updates(updates: Mapping[str, Any]) -> dict[str, Update[Any]]:
     checked: dict[str, Update[Any]] = {}
     for key, given in updates.items():
-        update = cast("Update[Any]", given) if isinstance(given, Update) else Update(given)
+        update = given if _is_update(given) else Update(given)
         _handler("update", key, update.handler)
         validator: Any = update.validator
         if validator is not None and (not callable(validator) or inspect.iscoroutinefunction(validator)):
             raise ReceiveConfigError(f"the validator of update {key!r} is a plain def; it decides without waiting")
         checked[check_name(key)] = update
     return checked
+
+
+def _is_update(given: object) -> TypeGuard[Update[Any]]:
+    return isinstance(given, Update)
 
 
 def _handler(sort: str, key: str, handler: Any) -> Callable[..., Any]:

@@ -61,14 +61,17 @@ def find(text: str, sort: Sort) -> Definition:
     exact = _by_id.get(text)
     if exact is not None and exact.sort == sort:
         return exact
-    candidates = [item for item in definitions(sort) if text in (short_name(item.id), item.id.split("//", 2)[-1])]
+    known = definitions(sort)
+    # `pack/label` and `Mailer.send` before a nested `label`: what a file calls so comes first.
+    candidates = [item for item in known if item.id.split("//", 2)[-1] == text]
+    candidates = candidates or [item for item in known if short_name(item.id) == text]
     if len(candidates) == 1:
         return candidates[0]
     if candidates:
         ids = ", ".join(item.id for item in candidates)
         raise AmbiguousNameError(f"{len(candidates)} {sort}s are called {text!r}: {ids}")
-    known = {name for item in definitions(sort) for name in (item.id, short_name(item.id))}
-    near = get_close_matches(text, sorted(known), n=3)
+    names = {name for item in known for name in (item.id, short_name(item.id))}
+    near = get_close_matches(text, sorted(names), n=3)
     hint = f"; near it: {', '.join(near)}" if near else ""
     raise DefinitionNotFoundError(f"no {sort} is called {text!r}{hint}")
 

@@ -98,7 +98,7 @@ class StepCall:
 def is_plain(args: tuple[Any, ...]) -> bool:
     """Whether nothing can change these arguments and encoding them cannot fail, so that it can wait."""
     for value in args:
-        sort: type[object] = type(value)
+        sort = type(value)  # pyright: ignore[reportUnknownVariableType]  # the user's own
         if sort is int:
             if not -_INT64 <= value < _INT64:
                 return False

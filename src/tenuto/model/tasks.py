@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from asyncio import Future
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Literal, Protocol, TypeVar, TypeVarTuple, Unpack, cast, overload, runtime_checkable
+from typing import Any, Generic, Literal, TypeVar, TypeVarTuple, Unpack, cast, overload
 
 from tenuto.errors import AnyError
 from tenuto.kernel.operations import SleepOp, StepOp
@@ -15,7 +14,7 @@ from tenuto.model.durations import Duration, milliseconds
 from tenuto.model.handles import Handle, WorkHandle
 from tenuto.model.ids import short_name
 from tenuto.model.options import QueueOptions, queue_fields, spec_named
-from tenuto.model.place import Place, current
+from tenuto.model.place import current
 from tenuto.model.steps import StepCall
 from tenuto.model.waiting import Endings
 
@@ -63,7 +62,7 @@ class Task:
     @overload
     @staticmethod
     def run(task: str, /, *args: object, **options: Unpack[QueueOptions]) -> Handle[Any]: ...
-    @staticmethod
+    @staticmethod  # type: ignore[misc]  # mypy cannot match an implementation with *Ts
     def run(task: Any, /, *args: Any, **options: Any) -> Handle[Any]:
         """Queues a step at once and gives a handle on it. Un-awaited it runs all the same, even if this run ends.
 
@@ -72,14 +71,14 @@ class Task:
         place = current("Task.run()")
         operation = _operation(task, args, options)
         future = place.port.issue(operation)
-        return WorkHandle(place, operation.spec.name, _identity(place, future), future)
+        return WorkHandle(place, operation.spec.name, place.port.operation_key(future), future)
 
     @staticmethod
     def delay(duration: Duration, /) -> Handle[None]:
         """A handle that succeeds with `None` when that time has passed."""
         place = current("Task.delay()")
         future = place.port.issue(SleepOp("timer", duration_ms=milliseconds(duration)))
-        return _Delay(place, "timer", _identity(place, future), future)
+        return _Delay(place, "timer", place.port.operation_key(future), future)
 
     @staticmethod
     def all(items: Sequence[Handle[T]], /) -> Coroutine[Any, Any, list[T]]:
@@ -105,7 +104,7 @@ def _operation(task: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Ste
     if isinstance(task, Bound):
         if args:
             raise TypeError("Task.run: a bound step has its arguments already")
-        bound = cast("Bound[Any]", task)
+        bound = cast("Bound[Any]", task)  # type: ignore[redundant-cast]  # not to pyright
         return _step_operation(bound.definition, bound.args, bound.kwargs, options)
     if isinstance(task, str):
         known = registry.get(task) if "//" in task else registry.find(task, "step")
@@ -140,21 +139,6 @@ class _Elsewhere:
 
     def implementation(self) -> Callable[..., Any]:
         raise LookupError(self.id)
-
-
-@runtime_checkable
-class _Keyed(Protocol):
-    """An engine that says under which key it knows an operation."""
-
-    def operation_key(self, operation: Future[bytes]) -> str: ...
-
-
-def _identity(place: Place, future: Future[bytes]) -> str:
-    port = place.port
-    if isinstance(port, _Keyed):
-        return port.operation_key(future)
-    place.run.handles += 1
-    return f"{port.run_id}:{port.generation}:handle-{place.run.handles}"
 
 
 # --- waiting

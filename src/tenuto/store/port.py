@@ -260,12 +260,24 @@ class Store(Protocol):
         """Lets a paused or parked run go on; False if it was neither."""
         ...
 
+    async def wake(self, run_id: str) -> None:
+        """Gives a suspended or running run a turn; nothing fires early."""
+        ...
+
     async def pause(self, run_id: str) -> bool:
         """Pauses an open run: at once, or after the work under way; False if it is closed or parked."""
         ...
 
     async def changed(self, since: int, timeout: float) -> int:
         """Waits until something was committed (by any process) after `since`, at most so long; the new mark."""
+        ...
+
+    async def open_hook(self, run_id: str, key: str, token_hash: str) -> bool:
+        """Gives a hook's token to a run (again, under the same key); False: another open run has it."""
+        ...
+
+    async def hook_owner(self, token_hash: str) -> str | None:
+        """The open run that has a token."""
         ...
 
     # --- workers

@@ -1,0 +1,83 @@
+"""What the TWF commands read: files, directories, standard input, and modules of bindings."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+import click
+
+from tenuto.twf.checks import Bound
+from tenuto.twf.program import Unreadable, decode
+from tenuto.twf.source import Source
+
+__all__ = ["STDIN", "UsageProblem", "load_bound", "read_sources"]
+
+STDIN: Final = "<stdin>"
+_IMPORT_FAILURES: Final = (
+    ImportError,
+    SyntaxError,
+    AttributeError,
+    NameError,
+    TypeError,
+    ValueError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    AssertionError,
+)
+
+
+class UsageProblem(click.ClickException):
+    """Something on the command line does not work; exit code 2."""
+
+    exit_code = 2
+
+
+def read_sources(paths: Iterable[str]) -> list[Source | Unreadable]:
+    """Every file named or below a named directory, once each, as one program."""
+    found: dict[str, Source | Unreadable] = {}
+    for path in paths:
+        if path == "-":
+            found.setdefault(STDIN, decode(STDIN, sys.stdin.buffer.read()))
+            continue
+        for file in _files(Path(path)):
+            name = file.as_posix()
+            if name not in found:
+                found[name] = _read(file, name)
+    return list(found.values())
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.exists():
+        raise UsageProblem(f"{path}: no such file or directory")
+    if not path.is_dir():
+        return [path]
+    return sorted(file for file in path.rglob("*.twf") if file.is_file())
+
+
+def _read(file: Path, name: str) -> Source | Unreadable:
+    try:
+        return decode(name, file.read_bytes())
+    except OSError as error:
+        raise UsageProblem(f"{name}: {error.strerror or error}") from error
+
+
+def load_bound(name: str) -> Bound:
+    """What `pkg.mod[:attr]` provides: a `Bound`, or an object whose `bound()` gives one."""
+    module_name, _, attribute = name.partition(":")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        module = import_module(module_name)
+        provided: object = getattr(module, attribute or "bindings")
+        bound: object = provided if isinstance(provided, Bound) else getattr(provided, "bound")()  # noqa: B009
+    except _IMPORT_FAILURES as error:
+        raise UsageProblem(f"--bindings {name}: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.pop(0)
+    if not isinstance(bound, Bound):
+        raise UsageProblem(f"--bindings {name}: {type(provided).__name__} is not a Bindings object")
+    return bound

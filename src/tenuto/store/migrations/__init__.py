@@ -1,0 +1,1 @@
+"""Forward steps of the schema, one file each, named by number."""

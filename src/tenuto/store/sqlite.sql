@@ -1,0 +1,503 @@
+-- Every statement the SQLite store executes.
+--
+-- One writer thread per process, every write transaction begun IMMEDIATE: between its first read and its commit nobody
+-- else writes, so no statement here locks rows, and a check in one statement holds in the next. Lists of ids come as one
+-- JSON parameter. tenuto_now() is the store's clock, standing still for the length of one request.
+-- Mail numbers, wake-ups and status changes are in the transaction of their cause (V1, V4, V5).
+
+-- wal: readers never wait for the writer, and a commit is one sync of one file.
+PRAGMA journal_mode = WAL
+
+-- sync_full: an acknowledged write survives power loss (P1).
+PRAGMA synchronous = FULL
+
+-- sync_normal: asked for with ?sync=normal; the last commits may be lost with the power.
+PRAGMA synchronous = NORMAL
+
+-- fullfsync: on macOS a plain sync stops at the drive's cache (P1). No effect elsewhere.
+PRAGMA fullfsync = ON
+
+-- foreign_keys: SQLite checks none unless told.
+PRAGMA foreign_keys = ON
+
+-- journal_size_limit: a WAL blown up by one long reader is cut back to 64 MiB.
+PRAGMA journal_size_limit = 67108864
+
+-- read_sync: what the setting became.
+PRAGMA synchronous
+
+-- read_foreign_keys: what the setting became.
+PRAGMA foreign_keys
+
+-- data_version: changes when another connection has committed, and not by commits of this one.
+PRAGMA data_version
+
+-- begin: takes the write lock at once. Deferred, two writers could both read, and one would fail in the middle.
+BEGIN IMMEDIATE
+
+-- begin_exclusive: for migrations: others that would migrate wait here, and find it done.
+BEGIN EXCLUSIVE
+
+-- begin_read: several reads of one snapshot.
+BEGIN
+
+-- commit: the one sync.
+COMMIT
+
+-- rollback: as if nothing had been.
+ROLLBACK
+
+-- savepoint: one request of a group; its failure must not spoil the others (P5).
+SAVEPOINT request
+
+-- release: the request is part of the group's commit.
+RELEASE request
+
+-- rollback_request: what the failed request wrote. Followed by release.
+ROLLBACK TO request
+
+-- has_meta: whether the schema is there at all.
+SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'tenuto_meta'
+
+-- read_meta: the schema's version, and the oldest code that may use it.
+SELECT schema_version, oldest_release FROM tenuto_meta
+
+-- set_meta: after a migration.
+UPDATE tenuto_meta SET schema_version = :version
+
+-- insert_run: a new run; nothing if its id is taken, or its key is taken by an open item of its queue.
+-- The parent is looked up because it may be gone: then nobody is told, and the child is as good as detached.
+INSERT INTO executions (id, type, target_name, queue, priority, ready_at, status, parent_workflow_id, parent_op,
+                        started_by, started_op, definition, dedup_key, partition_key, attributes, created_at)
+VALUES (:id, 'workflow', :target, :queue, :priority, tenuto_now() + :delay, :status,
+        (SELECT id FROM executions WHERE id = :parent), :parent_op, :started_by, :started_op, :definition, :key,
+        :partition, :attributes, tenuto_now())
+ON CONFLICT DO NOTHING
+
+-- insert_task: a task, of a run or by itself; nothing if its id or key is taken.
+INSERT INTO executions (id, type, target_name, queue, priority, ready_at, status, args, parent_workflow_id, parent_op,
+                        max_attempts, backoff_ms, backoff_max_ms, timeout_ms, heartbeat_ms, dedup_key, partition_key,
+                        created_at)
+VALUES (:id, 'task', :target, :queue, :priority, tenuto_now() + :delay, :status, :args, :parent, :parent_op,
+        :max_attempts, :backoff_ms, :backoff_max_ms, :timeout_ms, :heartbeat_ms, :key, :partition, tenuto_now())
+ON CONFLICT DO NOTHING
+
+-- insert_start: a delayed start or a task's retry. Waiting items are timers, so they cost claimers nothing.
+INSERT INTO timer_tasks (id, fire_at, workflow_id, timer_type, created_at)
+VALUES ('start:' || :id, :fire_at, :id, 'start', tenuto_now())
+ON CONFLICT (id) DO UPDATE SET fire_at = excluded.fire_at
+
+-- keyed: the open item with a key in a queue.
+SELECT id FROM executions
+ WHERE queue = :queue AND dedup_key = :key
+   AND status IN ('scheduled', 'pending', 'running', 'suspended', 'paused', 'parked')
+
+-- get_run: one run.
+SELECT id, target_name, status, epoch, alarm, reason, started_by, started_op, parent_workflow_id, definition, queue,
+       run_no, created_at, started_at, completed_at, attributes
+  FROM executions WHERE id = :id AND type = 'workflow'
+
+-- all_runs: every run, oldest first.
+SELECT id, target_name, status, epoch, alarm, reason, started_by, started_op, parent_workflow_id, definition, queue,
+       run_no, created_at, started_at, completed_at, attributes
+  FROM executions WHERE type = 'workflow' ORDER BY created_at, rowid
+
+-- find_runs: newest first; a filter that is null lets everything pass.
+-- Attributes: none that was asked for may be missing or different.
+SELECT id, target_name, status, epoch, alarm, reason, started_by, started_op, parent_workflow_id, definition, queue,
+       run_no, created_at, started_at, completed_at, attributes
+  FROM executions e
+ WHERE type = 'workflow'
+   AND (:status IS NULL OR status = :status)
+   AND (:target IS NULL OR target_name = :target)
+   AND (:since IS NULL OR created_at >= :since)
+   AND NOT EXISTS (SELECT 1 FROM json_each(:attributes) a
+                    WHERE NOT EXISTS (SELECT 1 FROM json_each(e.attributes) b
+                                       WHERE b.key = a.key AND b.atom = a.atom))
+ ORDER BY created_at DESC, rowid DESC LIMIT :limit
+
+-- all_rows: everything of a run, in byte order.
+SELECT key, value FROM workflow_execution_context WHERE workflow_id = :id ORDER BY key
+
+-- range_rows: a half-open range of a run's keys, in byte order.
+SELECT key, value FROM workflow_execution_context
+ WHERE workflow_id = :id AND key >= :first AND key < :last ORDER BY key
+
+-- put_rows: the hot path: one statement per row, nothing else is touched. Columns by place, for speed.
+INSERT INTO workflow_execution_context (workflow_id, key, value) VALUES (?1, ?2, ?3)
+ON CONFLICT (workflow_id, key) DO UPDATE SET value = excluded.value
+
+-- delete_rows: single rows of a run.
+DELETE FROM workflow_execution_context WHERE workflow_id = ?1 AND key = ?2
+
+-- delete_range: a half-open range of a run's rows.
+DELETE FROM workflow_execution_context WHERE workflow_id = ?1 AND key >= ?2 AND key < ?3
+
+-- number_mail: the next number in a run's inbox; no row: unknown or closed (Q6).
+UPDATE executions SET inbox_seq = inbox_seq + 1
+ WHERE id = :run AND type = 'workflow'
+   AND status IN ('scheduled', 'pending', 'running', 'suspended', 'paused', 'parked')
+RETURNING inbox_seq, status
+
+-- note_signal: the same signal id is stored once (P3).
+INSERT INTO workflow_signals (workflow_id, signal_id)
+SELECT id, :signal FROM executions WHERE id = :run
+ON CONFLICT DO NOTHING
+
+-- insert_mail: updates, cancels and results. Nothing if that message is there and undecided.
+INSERT INTO workflow_inbox (workflow_id, seq, kind, message_id, name, data, at)
+VALUES (:run, :seq, :kind, :message, :name, :data, tenuto_now())
+
+-- has_mail: whether a message is in the inbox, undecided.
+SELECT 1 FROM workflow_inbox
+ WHERE workflow_id = :run AND kind = :kind AND message_id = :message AND answer IS NULL
+
+-- buffered: how much mail waits in the inbox that clients sent. Signals are counted among the rows.
+SELECT count(*) FROM workflow_inbox WHERE workflow_id = :run AND kind = 'update' AND answer IS NULL
+
+-- buffered_signals: the signals nobody has taken.
+SELECT count(*) FROM workflow_execution_context WHERE workflow_id = :run AND key >= :first AND key < :last
+
+-- read_inbox: undecided mail, in number order.
+SELECT seq, data FROM workflow_inbox
+ WHERE workflow_id = :run AND seq > :above AND seq > 0 AND answer IS NULL ORDER BY seq
+
+-- delete_mail: mail that a turn decided. A rejected update stays, as its answer.
+DELETE FROM workflow_inbox
+ WHERE workflow_id = :run AND seq IN (SELECT value FROM json_each(:numbers)) AND answer IS NULL
+
+-- set_answer: a rejection. Where the update's row is gone, one below all numbers takes it.
+INSERT INTO workflow_inbox (workflow_id, seq, kind, message_id, name, data, at, answer)
+VALUES (:run, (SELECT min(coalesce(min(seq), 0), 0) - 1 FROM workflow_inbox WHERE workflow_id = :run),
+        'update', :message, '', x'', tenuto_now(), :answer)
+ON CONFLICT (workflow_id, kind, message_id) DO UPDATE SET answer = excluded.answer, at = excluded.at
+
+-- get_answer: a rejection, while it is kept.
+SELECT answer FROM workflow_inbox
+ WHERE workflow_id = :run AND kind = 'update' AND message_id = :message AND answer IS NOT NULL
+   AND at > tenuto_now() - :kept
+
+-- delete_answer: read, or to be replaced by a new send.
+DELETE FROM workflow_inbox
+ WHERE workflow_id = :run AND kind = 'update' AND message_id = :message AND answer IS NOT NULL
+
+-- delete_old_answers: nobody came for them.
+DELETE FROM workflow_inbox WHERE answer IS NOT NULL AND at <= tenuto_now() - :kept
+
+-- answer_open_updates: the run ended first (P8).
+UPDATE workflow_inbox SET answer = :answer, at = tenuto_now()
+ WHERE workflow_id = :run AND kind = 'update' AND answer IS NULL
+
+-- empty_inbox: a closed run reads no mail (V4).
+DELETE FROM workflow_inbox WHERE workflow_id = :run AND answer IS NULL
+
+-- wake: at most one pending resume per run (Q4). The no-op update is what a store with row locks needs; here it only
+-- keeps the statement the same.
+INSERT INTO executions (id, type, target_name, queue, priority, ready_at, status, args, parent_workflow_id, created_at)
+VALUES (lower(hex(randomblob(16))), 'task', 'builtin.resume_workflow', 'system', 10, tenuto_now(), 'pending', ?2, ?1,
+        tenuto_now())
+ON CONFLICT (parent_workflow_id) WHERE target_name = 'builtin.resume_workflow' AND status = 'pending'
+DO UPDATE SET priority = executions.priority
+
+-- unpause_for_cancel: a cancel lets a paused run go on.
+UPDATE executions SET status = 'suspended' WHERE id = :run AND status = 'paused'
+
+-- pick_resumes: wake-ups this worker can act on, and those of runs that nobody needs to wake (Q2).
+SELECT r.id, w.id, w.status
+  FROM executions r JOIN executions w ON w.id = r.parent_workflow_id
+ WHERE r.queue = 'system' AND r.type = 'task' AND r.status = 'pending' AND r.target_name = 'builtin.resume_workflow'
+   AND w.lease_owner IS NULL
+   AND (w.status <> 'suspended' OR w.target_name IN (SELECT value FROM json_each(:known)))
+ ORDER BY r.priority DESC, r.ready_at, r.id LIMIT :limit
+
+-- delete_executions: by id.
+DELETE FROM executions WHERE id IN (SELECT value FROM json_each(:ids))
+
+-- lease_runs: resumes or first starts become the lease (V3).
+UPDATE executions
+   SET status = 'running', lease_owner = :worker, epoch = epoch + 1, started_at = coalesce(started_at, tenuto_now())
+ WHERE id IN (SELECT value FROM json_each(:ids))
+RETURNING id, target_name, status, epoch, alarm, reason, started_by, started_op, parent_workflow_id, definition, queue,
+          run_no, created_at, started_at, completed_at, attributes
+
+-- ready_queues: the queues that have something of a type to claim: a skip scan, one probe of executions_ready each.
+WITH RECURSIVE waiting (queue) AS (
+    SELECT (SELECT queue FROM executions WHERE status = 'pending' ORDER BY queue LIMIT 1)
+    UNION ALL
+    SELECT (SELECT e.queue FROM executions e WHERE e.status = 'pending' AND e.queue > waiting.queue
+             ORDER BY e.queue LIMIT 1)
+      FROM waiting WHERE waiting.queue IS NOT NULL)
+SELECT queue FROM waiting WHERE queue IS NOT NULL
+
+-- pick_ready: what is ready in one queue and known here, in the order of executions_ready (Q3).
+SELECT id, priority, ready_at FROM executions
+ WHERE status = 'pending' AND queue = :queue AND type = :type
+   AND target_name IN (SELECT value FROM json_each(:known))
+ ORDER BY priority DESC, ready_at, id LIMIT :limit
+
+-- lease_tasks: a claimed attempt counts at once, so a worker that dies in it cannot make it endless (P2).
+UPDATE executions
+   SET status = 'running', lease_owner = :worker, epoch = epoch + 1, attempt = attempt + 1, started_at = tenuto_now()
+ WHERE id IN (SELECT value FROM json_each(:ids))
+RETURNING id, target_name, args, epoch, attempt, max_attempts, backoff_ms, backoff_max_ms, timeout_ms, heartbeat_ms,
+          parent_workflow_id, parent_op
+
+-- raise_epoch: a lease on one run by id; every older one can no longer write.
+UPDATE executions SET epoch = epoch + 1 WHERE id = :run AND type = 'workflow' RETURNING epoch
+
+-- pending_resumes: whether there is anything to absorb; a read, so that the usual case costs no commit.
+SELECT parent_workflow_id FROM executions
+ WHERE target_name = 'builtin.resume_workflow' AND status = 'pending'
+   AND parent_workflow_id IN (SELECT value FROM json_each(:runs))
+
+-- absorb: the owner of live runs takes their wake-ups, before it reads their mail (Q5).
+DELETE FROM executions
+ WHERE target_name = 'builtin.resume_workflow' AND status = 'pending'
+   AND parent_workflow_id IN (SELECT value FROM json_each(:runs))
+RETURNING parent_workflow_id
+
+-- turn_run: what a turn's commit is held against (Q7). Columns by place, for speed.
+SELECT epoch, status, inbox_seq, inbox_seen, reclaims, alarm, timer_count
+  FROM executions WHERE id = ?1 AND type = 'workflow'
+
+-- cancel_above: an acknowledged cancel that the turn was not given (V7).
+SELECT 1 FROM workflow_inbox WHERE workflow_id = :run AND kind = 'cancel' AND seq > :seen LIMIT 1
+
+-- turn_note: a run that stays as it is. Touches no indexed column, so only one page is written.
+UPDATE executions SET inbox_seen = ?2, alarm = ?3, reclaims = ?4 WHERE id = ?1
+
+-- turn_suspend: a run that waits. A pause that was asked for comes now; mail that came meanwhile keeps it running (V1).
+UPDATE executions
+   SET status = CASE WHEN pause_requested THEN 'paused' WHEN inbox_seq > :seen THEN 'running' ELSE 'suspended' END,
+       lease_owner = CASE WHEN NOT pause_requested AND inbox_seq > :seen THEN lease_owner END,
+       pause_requested = 0, inbox_seen = max(inbox_seen, :seen), alarm = :alarm,
+       reclaims = CASE WHEN :progress THEN 0 ELSE reclaims END,
+       run_no = run_no + :continued, definition = coalesce(:definition, definition),
+       timer_count = CASE WHEN :timed
+                          THEN (SELECT count(*) FROM timer_tasks WHERE workflow_id = :run AND metadata IS NOT NULL)
+                          ELSE 0 END
+ WHERE id = :run RETURNING status
+
+-- turn_run_on: a run with work under way, or the next of its chain.
+UPDATE executions
+   SET status = 'running', inbox_seen = max(inbox_seen, :seen), alarm = :alarm,
+       reclaims = CASE WHEN :progress THEN 0 ELSE reclaims END,
+       run_no = run_no + :continued, definition = coalesce(:definition, definition)
+ WHERE id = :run
+
+-- turn_close: an outcome; the lease goes with it (V7).
+UPDATE executions
+   SET status = :status, lease_owner = NULL, completed_at = tenuto_now(), inbox_seen = max(inbox_seen, :seen),
+       alarm = NULL, timer_count = 0, reclaims = 0, reason = :reason, pause_requested = 0, holds_slot = 0,
+       definition = coalesce(:definition, definition)
+ WHERE id = :run
+
+-- turn_park: the engine cannot go on with it; nothing else changes (P6).
+UPDATE executions
+   SET status = 'parked', lease_owner = NULL, reason = :reason, parked_by = :parked_by, holds_slot = 0
+ WHERE id = :run
+
+-- stop_timers: timers a turn withdrew.
+DELETE FROM timer_tasks WHERE id = ?1
+
+-- start_timers: timers a turn asked for; the same place again is the same timer with a new deadline.
+INSERT INTO timer_tasks (id, fire_at, workflow_id, timer_type, metadata, created_at)
+VALUES (?1, ?2, ?3, ?4, ?5, tenuto_now())
+ON CONFLICT (id) DO UPDATE SET fire_at = excluded.fire_at, timer_type = excluded.timer_type
+
+-- start_alarm: the run's earliest deadline has a row, whatever made it: a cancel's time limit has no timer of its own.
+INSERT INTO timer_tasks (id, fire_at, workflow_id, timer_type, created_at)
+SELECT 'alarm:' || :run, :alarm, :run, 'timeout', tenuto_now()
+ WHERE NOT EXISTS (SELECT 1 FROM timer_tasks WHERE workflow_id = :run AND fire_at <= :alarm)
+ON CONFLICT (id) DO UPDATE SET fire_at = excluded.fire_at
+
+-- timers_of: the locations of a run's own timers that are there; one deleted by hand is not (P4).
+SELECT metadata FROM timer_tasks WHERE workflow_id = :run AND metadata IS NOT NULL ORDER BY fire_at, id
+
+-- delete_timers: all of one execution.
+DELETE FROM timer_tasks WHERE workflow_id = :id
+
+-- delete_resume: a closed run needs no wake-up (V7).
+DELETE FROM executions
+ WHERE parent_workflow_id = :run AND target_name = 'builtin.resume_workflow' AND status = 'pending'
+
+-- delete_hooks: tokens of a closed run lead nowhere.
+DELETE FROM hooks WHERE workflow_id = :run
+
+-- open_children: what a closed parent leaves behind.
+SELECT id FROM executions
+ WHERE parent_workflow_id = :run AND type = 'workflow'
+   AND status IN ('scheduled', 'pending', 'running', 'suspended', 'paused', 'parked')
+
+-- child_origin: whose child an id is.
+SELECT started_by, started_op, target_name, status FROM executions WHERE id = :id
+
+-- end_of: whom to tell about the end of an execution.
+SELECT parent_workflow_id, parent_op FROM executions WHERE id = :id AND parent_workflow_id IS NOT NULL
+
+-- watchers_of: who follows an execution without having started it.
+SELECT workflow_id, op FROM watchers WHERE target_id = :id ORDER BY workflow_id, op
+
+-- insert_watcher: a task whose key is taken follows the one that has it.
+INSERT INTO watchers (target_id, workflow_id, op, task_id) VALUES (:target, :run, :op, :task) ON CONFLICT DO NOTHING
+
+-- delete_watchers: all that follow an execution; they have been told.
+DELETE FROM watchers WHERE target_id = :id
+
+-- delete_following: a task that was withdrawn, where it only followed another.
+DELETE FROM watchers WHERE task_id IN (SELECT value FROM json_each(:ids))
+
+-- cancel_waiting_tasks: tasks nobody has begun end at once.
+UPDATE executions SET status = 'cancelled', completed_at = tenuto_now(), epoch = epoch + 1
+ WHERE id IN (SELECT value FROM json_each(:ids)) AND type = 'task' AND status IN ('scheduled', 'pending')
+RETURNING id, target_name, parent_op, attempt
+
+-- flag_running_tasks: tasks under way see it at their next heartbeat.
+UPDATE executions SET cancel_requested = 1
+ WHERE id IN (SELECT value FROM json_each(:ids)) AND type = 'task' AND status = 'running'
+
+-- open_tasks: of a run that is terminated.
+SELECT id FROM executions
+ WHERE parent_workflow_id = :run AND type = 'task' AND target_name <> 'builtin.resume_workflow'
+   AND status IN ('scheduled', 'pending', 'running')
+
+-- owned_task: an attempt that its worker still has (Q8).
+SELECT parent_workflow_id, parent_op FROM executions
+ WHERE id = :id AND epoch = :epoch AND status = 'running' AND type = 'task'
+
+-- end_task: the final outcome.
+UPDATE executions
+   SET status = :status, lease_owner = NULL, holds_slot = 0, completed_at = tenuto_now(), output = :output, error = :error
+ WHERE id = :id
+
+-- retry_task: tried again later; its start is a timer.
+UPDATE executions SET status = 'scheduled', lease_owner = NULL, error = :error, ready_at = :at WHERE id = :id
+
+-- get_task: a task as its client sees it.
+SELECT status, output, error, attempt FROM executions WHERE id = :id AND type = 'task'
+
+-- due_timers: timers of runs that are due (Q9).
+SELECT id, workflow_id FROM timer_tasks
+ WHERE fire_at <= tenuto_now() AND timer_type <> 'start' ORDER BY fire_at LIMIT :limit
+
+-- due_starts: delayed starts and retries of tasks that are due (Q10).
+SELECT id, workflow_id FROM timer_tasks
+ WHERE fire_at <= tenuto_now() AND timer_type = 'start' ORDER BY fire_at LIMIT :limit
+
+-- delete_timer_ids: what is due, in the transaction that acts on it (P4).
+DELETE FROM timer_tasks WHERE id IN (SELECT value FROM json_each(:ids))
+
+-- suspended_among: which of these runs a wake-up means anything to.
+SELECT id FROM executions WHERE id IN (SELECT value FROM json_each(:ids)) AND status IN ('running', 'suspended')
+
+-- make_ready: delayed starts become claimable; one that was paused meanwhile stays so.
+UPDATE executions
+   SET status = CASE WHEN pause_requested THEN 'paused' ELSE 'pending' END, pause_requested = 0, ready_at = tenuto_now()
+ WHERE id IN (SELECT value FROM json_each(:ids)) AND status = 'scheduled'
+
+-- next_deadline: when the timer loop has to look again.
+SELECT min(fire_at) FROM timer_tasks
+
+-- insert_worker: makes a worker known.
+INSERT INTO workers (id, lease_until, started_at, host, pid, release, capability)
+VALUES (:id, tenuto_now() + :lease, tenuto_now(), :host, :pid, :release, :capability)
+ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until, capability = excluded.capability
+
+-- insert_definition: what workers have, so that clients can name it.
+INSERT INTO definitions (id, hash, kind) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING
+
+-- release_parked: a worker with other capabilities may be the deploy that parked runs wait for.
+UPDATE executions SET status = 'suspended', reason = NULL, parked_by = NULL, reclaims = 0
+ WHERE status = 'parked' AND target_name IN (SELECT value FROM json_each(:known)) AND parked_by IS NOT :capability
+RETURNING id
+
+-- heartbeat: renews all leases of a worker by one row; a late one revives nothing (Q1).
+UPDATE workers SET lease_until = tenuto_now() + :lease WHERE id = :id AND lease_until >= tenuto_now() RETURNING id
+
+-- give_back_runs: a worker that leaves in good order; not counted as reclaim.
+UPDATE executions SET status = 'suspended', lease_owner = NULL, epoch = epoch + 1
+ WHERE lease_owner = :worker AND type = 'workflow' RETURNING id
+
+-- give_back_tasks: claimable again at once; the attempt does not count.
+UPDATE executions
+   SET status = 'pending', lease_owner = NULL, epoch = epoch + 1, attempt = max(attempt - 1, 0), ready_at = tenuto_now()
+ WHERE lease_owner = :worker AND type = 'task'
+
+-- delete_worker: gone.
+DELETE FROM workers WHERE id = :id
+
+-- lost_leases: leases whose worker is gone (Q11).
+SELECT e.id, e.type, e.reclaims, coalesce(k.capability, (SELECT capability FROM workers ORDER BY started_at DESC LIMIT 1)),
+       e.target_name, e.parent_op, e.attempt, e.max_attempts, e.backoff_ms, e.backoff_max_ms, e.pause_requested
+  FROM executions e LEFT JOIN workers k ON k.id = e.lease_owner
+ WHERE e.lease_owner IS NOT NULL AND (k.id IS NULL OR k.lease_until < tenuto_now())
+ ORDER BY e.id LIMIT :limit
+
+-- delete_lost_workers: with their leases swept, nothing needs their rows.
+DELETE FROM workers
+ WHERE lease_until < tenuto_now() AND NOT EXISTS (SELECT 1 FROM executions e WHERE e.lease_owner = workers.id)
+
+-- sweep_run: taken from its worker, which can no longer write (V3).
+UPDATE executions
+   SET status = :status, lease_owner = NULL, epoch = epoch + 1, reclaims = reclaims + 1, reason = :reason,
+       parked_by = :parked_by, pause_requested = 0
+ WHERE id = :id
+
+-- sweep_task: taken from its worker; what becomes of it is decided in the same transaction.
+UPDATE executions SET lease_owner = NULL, epoch = epoch + 1 WHERE id = :id
+
+-- start_reclaim: a run that lost its workers again is tried later and later.
+INSERT INTO timer_tasks (id, fire_at, workflow_id, timer_type, created_at)
+VALUES ('reclaim:' || :run, tenuto_now() + :delay, :run, 'retry', tenuto_now())
+ON CONFLICT (id) DO UPDATE SET fire_at = excluded.fire_at
+
+-- timed_slice: the next suspended runs with timers, by id; the sweep goes through all of them slice by slice, so that
+-- its cost does not grow with what sleeps.
+SELECT id, timer_count > (SELECT count(*) FROM timer_tasks t WHERE t.workflow_id = e.id AND t.metadata IS NOT NULL)
+  FROM executions e
+ WHERE status = 'suspended' AND timer_count > 0 AND id > :after
+ ORDER BY id LIMIT :limit
+
+-- pause_now: a run nobody works on. One that waits for its start is paused when that comes.
+UPDATE executions
+   SET status = CASE WHEN status IN ('suspended', 'pending') AND lease_owner IS NULL THEN 'paused' ELSE status END,
+       pause_requested = CASE WHEN status IN ('running', 'scheduled') OR lease_owner IS NOT NULL THEN 1 ELSE 0 END
+ WHERE id = :run AND type = 'workflow' AND status IN ('scheduled', 'pending', 'running', 'suspended', 'paused')
+RETURNING status
+
+-- unpause: lets a paused or parked run go on, or forgets a pause that has not come yet.
+UPDATE executions
+   SET status = CASE WHEN status IN ('paused', 'parked') THEN 'suspended' ELSE status END,
+       pause_requested = 0, reclaims = 0, reason = NULL, parked_by = NULL
+ WHERE id = :run AND type = 'workflow' AND (status IN ('paused', 'parked') OR pause_requested)
+RETURNING status
+
+-- terminate: closed at once; the epoch shuts out whoever has it (V3).
+UPDATE executions
+   SET status = 'terminated', epoch = epoch + 1, lease_owner = NULL, completed_at = tenuto_now(), reason = :reason,
+       alarm = NULL, timer_count = 0, pause_requested = 0, holds_slot = 0
+ WHERE id = :run AND type = 'workflow'
+   AND status IN ('scheduled', 'pending', 'running', 'suspended', 'paused', 'parked')
+RETURNING id
+
+-- cancel_unstarted: a run that has not begun ends without a worker.
+UPDATE executions
+   SET status = 'cancelled', epoch = epoch + 1, completed_at = tenuto_now(), alarm = NULL, timer_count = 0,
+       pause_requested = 0
+ WHERE id = :run AND status IN ('scheduled', 'pending')
+RETURNING id
+
+-- unlink_children: child runs outlive the deletion of their parent; its tasks and resumes do not.
+UPDATE executions SET parent_workflow_id = NULL
+ WHERE type = 'workflow' AND parent_workflow_id IN (SELECT value FROM json_each(:ids))
+
+-- delete_context: has no foreign key, so it is deleted by hand.
+DELETE FROM workflow_execution_context WHERE workflow_id IN (SELECT value FROM json_each(:ids))
+
+-- delete_details: heartbeat details of steps that will not report any more.
+DELETE FROM step_details WHERE workflow_id IN (SELECT value FROM json_each(:ids))
+
+-- take_background: take or renew a background duty; no row: somebody else has it (Q12).
+INSERT INTO background_leases AS b (name, owner, until) VALUES (:name, :owner, tenuto_now() + :ttl)
+ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, until = excluded.until
+ WHERE b.owner = excluded.owner OR b.until < tenuto_now() RETURNING owner
