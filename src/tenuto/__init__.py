@@ -1,5 +1,6 @@
 """Durable execution for Python: what workflow code and its callers import."""
 
+from tenuto.app import RunHandle, Tenuto
 from tenuto.errors import FatalError, Reject, RetryableError, RollbackError
 from tenuto.model.children import ChildHandle, ChildOptions, detach, spawn
 from tenuto.model.concurrency import Branch, Failed, Winner, join, parallel, race, shield
@@ -66,6 +67,7 @@ __all__ = [
     "Retry",
     "RetryableError",
     "RollbackError",
+    "RunHandle",
     "RunInfo",
     "SignalHandler",
     "SignalResult",
@@ -75,6 +77,7 @@ __all__ = [
     "StepOptions",
     "Stop",
     "Task",
+    "Tenuto",
     "Update",
     "UpdateHandler",
     "UpdateResult",

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, Self, TypeVar, TypeVarTuple, cast, overload
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, TypeVarTuple, cast, overload
 
 from tenuto.codec.rows import decode_rows, update_key
 from tenuto.codec.values import dump, load
@@ -37,7 +37,7 @@ from tenuto.model.definitions import Bound, Workflow, encode_call
 from tenuto.model.durations import Duration, milliseconds, moment
 from tenuto.model.state import answer_query
 from tenuto.store.port import CLOSED, NewRun, RunFilter, RunRecord, Store, TurnCommit
-from tenuto.store.urls import open_store
+from tenuto.store.urls import DEFAULT_URL, store_of
 
 __all__ = ["RunHandle", "Tenuto"]
 
@@ -47,7 +47,6 @@ V = TypeVar("V")
 T_co = TypeVar("T_co", covariant=True)
 Ts = TypeVarTuple("Ts")
 
-DEFAULT_URL: Final = "sqlite:///.tenuto/tenuto.db"
 Attributes = Mapping[str, str | int | float | bool]
 IfExists = Literal["same", "attach", "error", "restart_failed", "restart_closed"]
 
@@ -77,7 +76,7 @@ class Tenuto:
     ) -> None:
         if concurrency < 1:
             raise ConfigError(f"concurrency={concurrency}: a worker needs room for at least one run")
-        self.store: Store = open_store(url if url is not None else DEFAULT_URL)
+        self.store: Store = store_of(url if url is not None else DEFAULT_URL)
         self._definitions = Definitions()
         self._worker: Worker | None = None
         self._with_worker = worker

@@ -27,7 +27,9 @@ FILES = click.Path(exists=True, path_type=Path)
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write all three outputs of every file, and manifest.json, below this folder. For reading; nothing loads them.",
+    help=(
+        "Write all three outputs of every file, and manifest.json, below this folder. For reading; nothing loads them."
+    ),
 )
 @click.option("--root", type=click.Path(exists=True, file_okay=False), help="The folder that ids are relative to.")
 @click.option("--strict", is_flag=True, help="Also report what is allowed but not recommended (DIR3xx).")
@@ -62,7 +64,7 @@ def command(
             raise click.UsageError("one FILE at a time; for folders say --check or --out DIR")
         files = list(compile_paths(paths, chosen, strict=strict))
     else:
-        files = [read_file(paths[0], chosen, strict=strict)]
+        files = [read_file(path, chosen, strict=strict) for path in paths]
     if as_json:
         _print_json(files, with_code=not check and out is None)
     else:

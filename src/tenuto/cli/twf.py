@@ -17,9 +17,9 @@ from tenuto.twf.jsonform import diagnostic_json, program_json
 from tenuto.twf.program import Program, Unreadable, load
 from tenuto.twf.render import count_line, render
 from tenuto.twf.source import Source
-from tenuto.twf.symbols import Dependencies, Symbol, dependencies, dependencies_json, symbols
+from tenuto.twf.symbols import Dependencies, Edge, Symbol, dependencies, dependencies_json, symbols
 
-from .twf_input import STDIN, UsageProblem, load_bound, read_sources
+from .twf_input import STDIN, UsageProblem, load_bound, read_sources, write_file
 
 __all__ = ["command"]
 
@@ -102,8 +102,8 @@ def _print_diagnostics(
 
 
 def _exit_on_syntax(program: Program, sources: Sequence[Source | Unreadable], *, quiet: bool = False) -> None:
-    """Syntax errors go to standard error and end the command with 1, after its output."""
-    found = [one for one in program.diagnostics if one.is_syntax]
+    """Syntax errors, with --strict extensions too, go to standard error and end the command with 1."""
+    found = [one for one in program.diagnostics if one.code.startswith("TWF1")]
     if not quiet:
         _print_diagnostics(found, sources, err=True)
     raise SystemExit(1 if found else 0)
@@ -176,13 +176,15 @@ def deps(paths: Sequence[str], mermaid: bool, as_json: bool) -> None:
 
 
 def _print_dependencies(found: Dependencies) -> None:
+    by_caller: dict[tuple[str, str], list[Edge]] = {}
+    for edge in found.edges:
+        by_caller.setdefault((edge.caller, edge.path), []).append(edge)
     for name, path, line in found.nodes:
         click.secho(name.replace(":", " "), bold=True, nl=False)
         click.secho(f"  {path}:{line}", dim=True)
-        for edge in found.edges:
-            if edge.caller == name and edge.path == path:
-                mode = "" if edge.mode in ("activity", "child") else f"{edge.mode} "
-                click.echo(f"  -> {mode}{edge.callee.replace(':', ' ')}" + click.style(f"  :{edge.line}", dim=True))
+        for edge in by_caller.get((name, path), []):
+            mode = "" if edge.mode in ("activity", "child") else f"{edge.mode} "
+            click.echo(f"  -> {mode}{edge.callee.replace(':', ' ')}" + click.style(f"  :{edge.line}", dim=True))
     if found.unresolved:
         click.secho("not in this program", bold=True)
         for one in found.unresolved:
@@ -225,7 +227,7 @@ def fmt(paths: Sequence[str], only_check: bool, diff: bool, to_stdout: bool, as_
         elif only_check and changed:
             click.echo(f"would change {source.path}")
         if changed and not (only_check or diff or to_stdout or source.path == STDIN):
-            Path(source.path).write_bytes(formatted.encode("utf-8"))
+            write_file(Path(source.path), formatted)
             if not as_json:
                 click.echo(f"formatted {source.path}")
     if as_json:
@@ -282,7 +284,7 @@ def graph(paths: Sequence[str], name: str | None, form: str, output: Path | None
     if output is None:
         click.echo(text, nl=False)
     else:
-        output.write_text(text, encoding="utf-8")
+        write_file(output, text)
 
 
 # --- lsp

@@ -14,7 +14,7 @@ from tenuto.twf.checks import Bound
 from tenuto.twf.program import Unreadable, decode
 from tenuto.twf.source import Source
 
-__all__ = ["STDIN", "UsageProblem", "load_bound", "read_sources"]
+__all__ = ["STDIN", "UsageProblem", "load_bound", "read_sources", "write_file"]
 
 STDIN: Final = "<stdin>"
 _IMPORT_FAILURES: Final = (
@@ -64,6 +64,13 @@ def _read(file: Path, name: str) -> Source | Unreadable:
         return decode(name, file.read_bytes())
     except OSError as error:
         raise UsageProblem(f"{name}: {error.strerror or error}") from error
+
+
+def write_file(path: Path, text: str) -> None:
+    try:
+        path.write_bytes(text.encode("utf-8"))
+    except OSError as error:
+        raise UsageProblem(f"{path}: {error.strerror or error}") from error
 
 
 def load_bound(name: str) -> Bound:

@@ -69,7 +69,10 @@ def _capture(step: Definition, scan: Scan, tables: _Tables, report: Report) -> C
     siblings: list[tuple[str, Definition]] = []
     for name in sorted(table.get_frees()) if table else ():
         home = next((f for f in reversed(functions) if _is_local(tables.of(f), name)), None)
-        if home is None or name == "__class__":
+        if name == "__class__":
+            continue  # reported as DIR111
+        if home is None:
+            _report_use(step, name, "a type parameter", report)
             continue
         found = _binding(name, home, step, scan, report)
         if isinstance(found, Definition):

@@ -64,8 +64,9 @@ def _callable_name(definition: Definition) -> str:
 
 def _plain_functions(scan: Scan) -> Iterator[FunctionNode]:
     for node in scan.source.tree.body:
-        is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        if is_function and not node.decorator_list and node not in scan.functions:
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if not node.decorator_list and node not in scan.functions:
             yield node
 
 

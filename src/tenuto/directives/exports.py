@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tenuto.directives.definitions import Mark, Report
-from tenuto.directives.names import MARKS, Names
+from tenuto.directives.names import MARKS, Names, dotted
 from tenuto.directives.prologue import Word, is_directive_statement
 from tenuto.directives.source import FunctionNode
 
@@ -27,7 +27,8 @@ class Exports:
 
     def mark_of(self, node: FunctionNode) -> Mark | None:
         """The mark that an exported function without one of its own gets from its module."""
-        if isinstance(node, ast.AsyncFunctionDef) and self.has(node.name):
+        is_stub = any((dotted(d) or "").rpartition(".")[2] == "overload" for d in node.decorator_list)
+        if isinstance(node, ast.AsyncFunctionDef) and self.has(node.name) and not is_stub:
             return Mark(self.kind, self.statement.value)
         return None
 

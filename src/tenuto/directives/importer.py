@@ -22,7 +22,8 @@ from typing import Any, Final, cast
 from zipimport import zipimporter
 
 from tenuto.directives.errors import DirectiveWarning, as_error, describe, errors_of
-from tenuto.directives.marker import KnownFiles, has_directive, has_marker
+from tenuto.directives.known_files import KnownFiles
+from tenuto.directives.marker import has_directive, has_marker
 from tenuto.directives.transform import Mode, Result, transform
 from tenuto.errors import DirectiveError
 from tenuto.model import ids, view
@@ -35,6 +36,7 @@ __all__ = [
     "compile_file",
     "install",
     "is_installed",
+    "workflow_code_of",
 ]
 
 VERSION: Final = 1  # of the compiler: part of every cache key and of the tag
@@ -294,7 +296,7 @@ def _report_late() -> None:
         file = getattr(module, "__file__", None)
         if name == "__main__" or not isinstance(file, str) or not file.endswith(".py"):
             continue
-        if "__tenuto_manifest__" in vars(module) or not _is_project_folder(file.rpartition("/")[0]):
+        if "__tenuto_manifest__" in vars(module) or not _is_project_folder(os.path.dirname(file)):
             continue
         if _carries_directives(file):
             text = f"{file}:1:1: DIR210 {name} was imported before the hook was installed, so it is not compiled"

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
-import marshal
-import os
 import re
-import sys
-from importlib.util import cache_from_source
-from typing import Final, TypeAlias, cast
+from typing import Final
 
-__all__ = ["KnownFiles", "has_directive", "has_marker"]
-
-Entry: TypeAlias = tuple[int, int, bool]  # modification time, size, whether there is a marker
+__all__ = ["has_directive", "has_marker"]
 
 _WORDS: Final = (b"step", b"workflow", b"serializ")
 _DIRECTIVE: Final = re.compile(rb"['\"]use[ _-](?:step|workflow)", re.IGNORECASE)
@@ -40,69 +33,3 @@ def _spells_use(lower: bytes, start: bytes) -> bool:
 def has_directive(source: bytes) -> bool:
     """Does this file spell a directive somewhere?"""
     return _DIRECTIVE.search(source) is not None
-
-
-class KnownFiles:
-    """Files whose marker was looked for before, so that a warm import need not search; one small file per folder.
-
-    An entry holds for a size and a modification time, as Python's own caches do. Losing a cache costs a search.
-    """
-
-    NAME: Final = "tenuto-markers1"
-
-    def __init__(self) -> None:
-        self._folders: dict[str, dict[str, Entry]] = {}
-        self._changed: set[str] = set()
-
-    def look(self, folder: str, name: str, path: str) -> bool | None:
-        """Does this file, as it is now, have a marker? None: not known."""
-        known = self._folders.get(folder)
-        if known is None:
-            known = self._folders[folder] = _read(folder)
-        entry = known.get(name)
-        return entry[2] if entry is not None and entry[:2] == _version(path) else None
-
-    def note(self, folder: str, name: str, path: str, is_marked: bool) -> None:
-        """Remember whether this file has a marker."""
-        version = _version(path)
-        if version is not None and not sys.dont_write_bytecode:
-            self._folders.setdefault(folder, {})[name] = (*version, is_marked)
-            if not self._changed:
-                atexit.register(self.write)
-            self._changed.add(folder)
-
-    def write(self) -> None:
-        """Store what was learned; not being able to is no error."""
-        for folder in self._changed:
-            target = _index_path(folder)
-            known = {n: v for n, v in self._folders[folder].items() if os.path.exists(os.path.join(folder, n))}
-            temporary = f"{target}.{os.getpid()}"
-            try:
-                os.makedirs(os.path.dirname(target), exist_ok=True)
-                with open(temporary, "wb") as file:
-                    file.write(marshal.dumps(known))
-                os.replace(temporary, target)
-            except OSError:
-                continue
-        self._changed.clear()
-
-
-def _read(folder: str) -> dict[str, Entry]:
-    try:
-        with open(_index_path(folder), "rb") as file:
-            found = marshal.loads(file.read())  # noqa: S302  # a cache of our own, beside Python's
-    except (OSError, ValueError, EOFError, TypeError):
-        return {}
-    return cast("dict[str, Entry]", found) if isinstance(found, dict) else {}
-
-
-def _index_path(folder: str) -> str:
-    return os.path.join(os.path.dirname(cache_from_source(os.path.join(folder, "x.py"))), KnownFiles.NAME)
-
-
-def _version(path: str) -> tuple[int, int] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size

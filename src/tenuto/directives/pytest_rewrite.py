@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tenuto.directives.errors import Span, as_error, describe, errors_of, make_finding
-from tenuto.directives.importer import VERSION, carry_manifest, install
+from tenuto.directives.importer import VERSION, carry_manifest, workflow_code_of
 from tenuto.directives.marker import has_directive, has_marker
 from tenuto.directives.transform import transform
-from tenuto.model import ids
+from tenuto.model import ids, view
 
 __all__ = ["check_collected", "install_rewrite"]
 
@@ -22,8 +22,11 @@ _MARK: Final = "_tenuto_rewrites"
 
 
 def install_rewrite() -> bool:
-    """Put our transform in front of pytest's rewriting; False if this pytest does not allow it."""
-    install()
+    """Put our transform in front of pytest's rewriting; False if this pytest does not allow it.
+
+    For test modules only: what they import is compiled once the hook is installed as well (`install()`).
+    """
+    view.compile_with(workflow_code_of)
     try:
         from _pytest.assertion import rewrite
     except ImportError:

@@ -62,7 +62,8 @@ async def _silence(beat: asyncio.Event, heartbeat_ms: int | None) -> None:
         return
     try:
         while True:
-            await asyncio.wait_for(beat.wait(), heartbeat_ms / 1000)
+            async with asyncio.timeout(heartbeat_ms / 1000):
+                await beat.wait()
             beat.clear()
     except TimeoutError:
         return

@@ -139,8 +139,7 @@ class Worker:
                 log.warning("nothing could be claimed: %s", error)
                 found = False
             if not found:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._poked.wait(), POLL)
+                await _wait(self._poked, POLL)
 
     async def _claim_once(self) -> bool:
         found = False
@@ -256,8 +255,7 @@ class Worker:
                     wait = max(0.0, min(POLL, (self._next_timer - await self._store.now()) / 1000))
             except EnvironmentFault as error:
                 log.warning("timers could not be looked at: %s", error)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._timers_changed.wait(), wait)
+            await _wait(self._timers_changed, wait)
 
     async def _sweep(self) -> None:
         while True:
@@ -267,3 +265,10 @@ class Worker:
             except EnvironmentFault as error:
                 log.warning("lost workers could not be looked for: %s", error)
             await asyncio.sleep(self._lease_ms / 3000)
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    """Until the event, at most so long. (`wait_for` may swallow a cancellation that comes with the event.)"""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()

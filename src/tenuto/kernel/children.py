@@ -80,6 +80,7 @@ class Children:
 
     def _register(self, pending: Pending) -> None:
         node = pending.node
+        self._core.inline[node] = None  # the host is at work on it: the run stays where it is
         self._core.journal.command(node, RegisterHook(node.location, self._core.key(node), pending.op.run))
 
     def _accept(self, pending: Pending) -> None:
@@ -157,7 +158,8 @@ class Children:
             or core.journal.unask(node, SendSignal)
             or core.journal.unask(node, RegisterHook)
         )
-        if asked and not pending.flags & Flag.INSERTED and not node.stored:
+        accepted = entry.kind.accepted  # the code has its handle: replay must give it one too
+        if asked and not accepted and not pending.flags & Flag.INSERTED and not node.stored:
             core.journal.delete(node)
             return
         core.journal.put(node, entry._replace(flags=entry.flags | Flag.CANCELLED), force=True)

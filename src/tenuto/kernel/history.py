@@ -5,7 +5,7 @@ Rules:
 1. A node is a place; it has an entry when something is recorded there. Lookup costs the same in a history of ten and
    of a million entries.
 2. An entry is *reached* when code asks for it. What must be reached and is not, is *left over*: entries that are not
-   `removed`, not CANCELLED, no refused or deprecated patch, and not in an iteration below its loop's commit.
+   `removed`, not CANCELLED, no refused or deprecated patch, and not behind the commit of a loop or a receive.
 3. Delivered entries, admitted updates and the cancel are the recorded facts, in `seq` order.
 """
 
@@ -116,6 +116,7 @@ class History:
         facts = self.facts
         parent: Node = root
         prefix: Location = ()
+        patches: list[Node] = []
         for location, entry in rows.history:
             head = location[:-1]
             if head != prefix:  # rows come in key order, so the parent is mostly the same as before
@@ -134,6 +135,10 @@ class History:
                     facts.append((entry.seq, node))
             else:
                 self._add(node, entry)
+                if type(kind) is Patch:
+                    patches.append(node)
+        if patches:
+            self._excuse(patches, rows)
         for location, metadata in rows.metadata.items():
             node = self.find(location)
             if node is not None:
@@ -159,7 +164,15 @@ class History:
         node.due = True
         self.left_over += 1
         if entry.seq and isinstance(kind, _DELIVERED):
-            self.facts.append((entry.seq, node))
+            self.facts.append((_fed_at(node, entry), node))
+
+    def _excuse(self, patches: list[Node], rows: Rows) -> None:
+        """A patch decided while a loop or a receive ran that has committed since may never be asked for again."""
+        commits = [(entry.kind.since, entry.seq) for _, entry in rows.history if type(entry.kind) is Loop]
+        for node in patches:
+            seq = node.entry.seq if node.entry is not None else 0
+            if any(since < seq <= committed for since, committed in commits):
+                self.reach(node)
 
     def find(self, location: Location) -> Node | None:
         """The place at a location, if it exists."""
@@ -200,6 +213,12 @@ class History:
 
 def _seq_of(recorded: Recorded) -> int:
     return recorded[0]
+
+
+def _fed_at(node: Node, entry: Entry) -> int:
+    """Its `seq`; of a receive's timer that fired before the receive's commit, the commit's, which comes first then."""
+    above = node.parent.entry if node.parent is not None else None
+    return max(entry.seq, above.seq) if above is not None and above.flags & Flag.RECEIVE else entry.seq
 
 
 def _must_be_reached(entry: Entry) -> bool:

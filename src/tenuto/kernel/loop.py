@@ -237,6 +237,8 @@ class Loop(asyncio.AbstractEventLoop):
         def forget(_: asyncio.Task[T]) -> None:
             self.alive.pop(number, None)
             parent.tasks.pop(task, None)
+            if inner is not None:
+                inner.close()  # cancelled before its first step: as asyncio does, it is not left unawaited
 
         task.add_done_callback(forget, context=_NO_CONTEXT)
         return task

@@ -118,7 +118,10 @@ class Mailbox:
                 self._waits[pending] = None
                 if pending.deadline is not None:
                     core.timers.start(pending.deadline, pending.order, node)
+                if not core.replaying and self._oldest(pending) is not None:  # reached late, behind an insertion
+                    core.internally(pending, self._serve_now)
             return pending.future
+        self._waits[pending] = None  # at once, recorded or not: waits are served in the order they were issued in
         if op.timeout_ms is not None:
             pending.deadline = core.journal.time + op.timeout_ms
         core.start(pending, self._begin_wait)
@@ -127,7 +130,6 @@ class Mailbox:
     def _begin_wait(self, pending: Pending) -> None:
         core = self._core
         node = pending.node
-        self._waits[pending] = None
         if self._oldest(pending) is not None:
             core.internally(pending, lambda pending: None if self._serve(pending) else self._arm(pending))
         else:
@@ -169,6 +171,9 @@ class Mailbox:
         self._close_wait(wait)
         wait.give(signal.payload)
         return True
+
+    def _serve_now(self, wait: Pending) -> None:
+        self._serve(wait)
 
     def timed_out(self, wait: Pending) -> None:
         """Its deadline has passed and no message was in time."""

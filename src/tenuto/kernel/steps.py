@@ -224,7 +224,7 @@ class Steps:
         core.journal.describe(node, Metadata(pending.attempt, core.journal.now, retry_at, pending.error))
         pending.attempt += 1
         core.inline.pop(node, None)
-        core.timers.start(retry_at, core.next_order(), node)
+        core.timers.start(retry_at, pending.order, node)
         core.journal.command(node, StartTimer(node.location, retry_at, "retry"))
 
     def _give_up(self, pending: Pending, error: StepFailedError) -> None:

@@ -23,7 +23,7 @@ from typing import Any, Final, Protocol, assert_never
 from tenuto.errors import DecodingError, Evicted, InternalError, RunawayTurnError, TenutoError, UpdateFailedError
 from tenuto.kernel.batch import Batch
 from tenuto.kernel.children import Children
-from tenuto.kernel.commands import CancelChild, Command
+from tenuto.kernel.commands import CancelChild, CancelStep, Command, RunStep
 from tenuto.kernel.commits import Commits
 from tenuto.kernel.core import Core
 from tenuto.kernel.facts import CancelAsked, Done, Fact, Signal, TimerGone, UpdateAsked, fact_of
@@ -53,7 +53,7 @@ from tenuto.kernel.operations import (
     WaitOp,
 )
 from tenuto.kernel.pending import OperationFuture
-from tenuto.kernel.records import Cancel, Child, ChildMode, Counters, Flag, Loop, Rows
+from tenuto.kernel.records import Cancel, Child, ChildMode, Counters, Flag, Loop, Rows, Step
 from tenuto.kernel.replay import Replay
 from tenuto.kernel.rollback import Unwinding
 from tenuto.kernel.scope import Scope, current_scope
@@ -63,6 +63,7 @@ from tenuto.kernel.steps import Steps
 __all__ = ["Definition", "Main", "Run", "Turn", "Waiting", "create"]
 
 LOGIC: Final = 1  # the kernel's behaviour, as stored with each run; a change of behaviour is gated by it
+FIRST: Final = 0  # in the order of timers: a cancel's deadline goes before what else is due then
 FINAL: Final = frozenset({"completed", "failed", "cancelled"})
 
 
@@ -147,6 +148,7 @@ class Run(Core):
             cancel=self._cancel_root,
         )
         self._root: asyncio.Task[Outcome] | None = None
+        self._early: list[Done] = []  # of recorded tasks and children that the code has yet to reach
         self._ending: Outcome | None = None  # how the root ended, while handlers undo
         self._outcome: Outcome | None = _stored_outcome(rows)
 
@@ -216,12 +218,12 @@ class Run(Core):
         if self.stopped:
             return
         if self._root.done():
-            self._replay.left_over_below(self.history.root)
+            self._leave_root(self._root)
         if not self.stopped:
             self._replay.conclude()
         cancel = self.counters.cancel
         if cancel is not None and cancel.deadline is not None:
-            self.timers.start(cancel.deadline, self.next_order(), None)
+            self.timers.start(cancel.deadline, FIRST, None)
         self._rest()
 
     def _rest(self) -> None:
@@ -231,7 +233,7 @@ class Run(Core):
             if self.stopped or self._look_at_root():
                 return
             self._replay.deliver_held()
-            if self.loop.ready:
+            if self.loop.ready or (self._early and self._take_early()):
                 continue
             if self._look_at_root() or not self.internal:
                 return
@@ -284,20 +286,32 @@ class Run(Core):
                 assert_never(fact)
 
     def _done(self, fact: Done) -> None:
+        node = self.history.find(fact.location)
+        pending = node.pending if node is not None else None
+        if pending is None and node is not None and self._ending is None and _is_awaited(node):
+            self._early.append(fact)  # its mail stays too, until it is taken
+            return
         if fact.n is not None:
             self.journal.delete_mail(fact.n, force=False)
         if self._ending is not None:
             self._unwinding.done(fact)
             self._look_at_unwinding()
+        elif pending is None:
             return
-        node = self.history.find(fact.location)
-        pending = node.pending if node is not None else None
-        if pending is None:
-            return
-        if isinstance(pending.op, StepOp):
+        elif isinstance(pending.op, StepOp):
             self.steps.done(pending, fact)
         elif isinstance(pending.op, ChildOp):
             self.children.done(pending, fact)
+
+    def _take_early(self) -> bool:
+        """Applies a fact whose operation has been issued, or dropped, since it came."""
+        for index, fact in enumerate(self._early):
+            node = self.history.find(fact.location)
+            if node is None or node.pending is not None or not _is_awaited(node):
+                del self._early[index]
+                self._done(fact)
+                return True
+        return False
 
     # --- cancellation
 
@@ -320,7 +334,7 @@ class Run(Core):
         self.journal.forced = True
         if cancel.deadline is not None:
             self.timers.stop(None)
-            self.timers.start(cancel.deadline, self.next_order(), None)
+            self.timers.start(cancel.deadline, FIRST, None)
 
     def _cancel_root(self) -> None:
         if self._root is not None:
@@ -342,11 +356,18 @@ class Run(Core):
             return False
         if self._ending is not None or self._outcome is not None:
             return True
-        self._replay.left_over_below(self.history.root)
+        self._leave_root(root)
         if self.stopped or self.replaying:
             return True
         self._end(self._root_outcome(root))
         return True
+
+    def _leave_root(self, root: asyncio.Task[Outcome]) -> None:
+        """D8: the root is a scope; a cancel that was asked for withdraws it."""
+        if root.cancelled() and self.counters.cancel is not None:
+            self._replay.drop_below(self.history.root)
+        else:
+            self._replay.left_over_below(self.history.root)
 
     def _root_outcome(self, root: asyncio.Task[Outcome]) -> Outcome:
         if root.cancelled():
@@ -360,12 +381,14 @@ class Run(Core):
         if not isinstance(outcome, Failed | Cancelled) or not self._unwinding.begin():
             self._finish(outcome)
             return
-        self._ending = outcome
-        self._drop_pending()
-        if self.rows.state != "rolling_back":
+        if self.rows.state == "rolling_back":  # loaded half way: the error is the stored one, as it was raised
+            outcome = Failed(self.rows.error) if self.rows.error is not None else outcome
+        else:
             self.journal.forced = True
             if isinstance(outcome, Failed):
                 self.journal.error = outcome.error
+        self._ending = outcome
+        self._drop_pending()
         self._unwinding.next()
         self._look_at_unwinding()
 
@@ -375,14 +398,21 @@ class Run(Core):
 
     def _drop_pending(self) -> None:
         """Nothing the code still waits for counts any more."""
-        self.inline.clear()
+        self._abandon_attempts()
         self.internal.clear()
         for node in list(self.history.root.walk()):
             if node.pending is not None:
                 self.timers.stop(node)
 
+    def _abandon_attempts(self) -> None:
+        for node in self.inline:
+            if not self.journal.unask(node, RunStep):
+                self.journal.command(node, CancelStep(node.location))
+        self.inline.clear()
+
     def _finish(self, outcome: Outcome) -> None:
         self._outcome = outcome
+        self._abandon_attempts()
         journal = self.journal
         journal.forced = True
         for update_id in list(self.mailbox.unanswered()):
@@ -598,6 +628,12 @@ class _Guard:
             await self._run.end_scope(self._scope, withdrawn=sort is asyncio.CancelledError)
         finally:
             current_scope.reset(self._token)
+
+
+def _is_awaited(node: Node) -> bool:
+    """Whether a task or child is recorded as open here, and the code has yet to reach it (behind an insertion)."""
+    entry = node.entry
+    return node.due and entry is not None and not entry.seq and isinstance(entry.kind, Step | Child)
 
 
 def _stored_outcome(rows: Rows) -> Outcome | None:

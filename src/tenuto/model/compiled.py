@@ -146,7 +146,7 @@ def remote_step(
 
     def decorate(fn: Callable[..., Any]) -> Any:
         if line is not None and _lines.get(name or id) != line:
-            return fn.__globals__.get(fn.__name__, fn)  # the host ran another branch: what it has is what counts
+            return _host_object(fn)
         captures = _captures_of(fn, closure)
         made = RemoteStep(fn, id=name or id, name=name or fn.__name__, options=options, closure=captures, remote=True)
         host = registry.get(made.id)
@@ -155,6 +155,12 @@ def remote_step(
         return made
 
     return decorate
+
+
+def _host_object(fn: Callable[..., Any]) -> Any:
+    """For a branch that the host did not run: what the host has under that name is what counts."""
+    plain: Any = inspect.unwrap(fn)
+    return getattr(plain, "__globals__", {}).get(plain.__name__, fn)
 
 
 def _resemble(made: Any, host: Any) -> None:
@@ -183,7 +189,7 @@ class CompiledWorkflow(Workflow[..., Any]):
         return self._stub if self._body is None else self._body
 
     @fn.setter
-    def fn(self, value: Callable[..., Any]) -> None:
+    def fn(self, value: Callable[..., Any]) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         self._stub = value
 
     def attach(self, body: Callable[..., Any]) -> None:
@@ -251,7 +257,7 @@ def workflow(
 
     def decorate(fn: Callable[..., Any]) -> Any:
         if line is not None and _lines.get(name or id) != line:
-            return fn.__globals__.get(fn.__name__, fn)
+            return _host_object(fn)
         if qualname is not None:
             _rename(fn, qualname)
         host = registry.get(name or id)

@@ -107,6 +107,8 @@ def use_root(root: str | os.PathLike[str] | None) -> None:
     """Take this folder as the project root of every file below it (`install(root=)`, `--root`); None: find it."""
     global _explicit_root  # one process has one project
     _explicit_root = None if root is None else Path(os.path.realpath(root))
+    _found_root.cache_clear()  # project files may have changed since
+    _folder_prefix.cache_clear()
 
 
 def use_packages(distributions: Iterable[str]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Coroutine
+from types import MethodType
 from typing import Any, ParamSpec, TypeVar, Unpack, cast, overload
 
 from tenuto.codec.classes import deserializer, register_class, serializer
@@ -21,6 +22,7 @@ __all__ = [
     "deserializer",
     "serializable",
     "serializer",
+    "startable",
     "step_options",
     "workflow_options",
 ]
@@ -65,7 +67,7 @@ def as_step(fn: Callable[P, Coroutine[Any, Any, R]], /) -> Step[P, R]: ...
 @overload
 def as_step(fn: Callable[P, R], /) -> Step[P, R]: ...
 def as_step(fn: Any, /) -> Any:
-    """The step that a marked function is: the same object. Typed code awaits a `def` step by `await as_step(f)(...)`."""
+    """The step that a marked function is: the same object. Typed code awaits a `def` step so: `await as_step(f)(x)`."""
     if isinstance(fn, Step):
         return cast("Step[..., Any]", fn)
     raise not_compiled(fn) or TypeError(f"{fn!r} is not a step")
@@ -106,3 +108,17 @@ def serializable(
         identity = make_id("class", id_path(file), cls.__name__)  # a foreign class belongs to the file that says so
     register_class(identity, cls, serialize, deserialize)
     return cls
+
+
+def startable(target: object, args: tuple[Any, ...]) -> tuple[Workflow[..., Any], tuple[Any, ...]]:
+    """The workflow that `start` and `spawn` were given, and its arguments: a class method brings its class along.
+
+    `NotCompiledError` for a function whose directive nobody compiled, `TypeError` for what is no workflow at all.
+    """
+    if isinstance(target, MethodType) and isinstance(target.__func__, Workflow):
+        return target.__func__, (target.__self__, *args)
+    if isinstance(target, Workflow):
+        return cast("Workflow[..., Any]", target), args
+    if callable(target):
+        raise not_compiled(target) or TypeError(f"{target!r} is no workflow; mark it with @workflow or a directive")
+    raise TypeError(f"{target!r} is no workflow")

@@ -180,7 +180,7 @@ def _datetime_members() -> dict[str, Any]:
     moment = real_datetime.datetime
     members = {
         "now": _replaced(moment.now, now),
-        "utcnow": _replaced(moment.utcnow, now),
+        "utcnow": _replaced(moment.utcnow, now),  # pyright: ignore[reportDeprecated]
         "today": _replaced(moment.today, now),
     }
     return {

@@ -1,182 +1,271 @@
 """The store that forgets: everything in this process, for tests and for trying things out.
 
-It is held to the same conformance suite as the real ones. A commit builds what will be and puts it in place by single
-assignments at the end, so a failure on the way leaves everything as it was.
+It is held to the same conformance suite as the real ones. No method awaits anything in the middle, so each is one
+transaction; what can fail comes before the first change, so a failure leaves everything as it was.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
 
-from tenuto.codec.records import encode_mail
-from tenuto.codec.rows import EncodedBatch, mail_key
-from tenuto.errors import LeaseLostError, LimitError, RunClosedError, RunNotFoundError
+from tenuto.errors import LeaseLostError
 from tenuto.kernel.commands import EnqueueTask
 from tenuto.kernel.records import Mail
-from tenuto.store.port import CLOSED, Lease, NewRun, Outgoing, RunRecord, TurnCommit
+from tenuto.store import memory_mail, memory_tasks, memory_turns, memory_workers
+from tenuto.store.changes import Changes
+from tenuto.store.clock import system_clock
+from tenuto.store.endings import terminated_child
+from tenuto.store.memory_state import RunState, Shelf
+from tenuto.store.port import (
+    Claim,
+    ClaimedTask,
+    Lease,
+    NewRun,
+    Outgoing,
+    RunFilter,
+    RunRecord,
+    TaskEnd,
+    TurnCommit,
+    TurnResult,
+)
 
 __all__ = ["MemoryStore"]
-
-
-BUFFERED_MESSAGES: Final = 10_000
-
-
-class Table:
-    """Rows in byte order."""
-
-    def __init__(self) -> None:
-        self._keys: list[bytes] = []
-        self._values: dict[bytes, bytes] = {}
-
-    def put(self, key: bytes, value: bytes) -> None:
-        if key not in self._values:
-            insort(self._keys, key)
-        self._values[key] = value
-
-    def delete(self, key: bytes) -> None:
-        if self._values.pop(key, None) is not None:
-            del self._keys[bisect_left(self._keys, key)]
-
-    def delete_range(self, start: bytes, end: bytes) -> None:
-        first, last = bisect_left(self._keys, start), bisect_left(self._keys, end)
-        for key in self._keys[first:last]:
-            del self._values[key]
-        del self._keys[first:last]
-
-    def list(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
-        found: list[tuple[bytes, bytes]] = []
-        for index in range(bisect_left(self._keys, prefix), len(self._keys)):
-            key = self._keys[index]
-            if not key.startswith(prefix):
-                break
-            found.append((key, self._values[key]))
-        return found
-
-
-@dataclass(slots=True)
-class _Run:
-    record: RunRecord
-    table: Table = field(default_factory=Table)
-    last_mail: int = 0
-    message_ids: set[str] = field(default_factory=set[str])
-    answers: dict[str, bytes] = field(default_factory=dict[str, bytes])
 
 
 class MemoryStore:
     """See `store.port`."""
 
-    def __init__(self) -> None:
-        self._runs: dict[str, _Run] = {}
-        self.tasks: dict[str, tuple[str, EnqueueTask]] = {}  # by id: the run that queued it, and what to do
+    def __init__(self, clock: Callable[[], int] = system_clock) -> None:
+        self._shelf = Shelf(clock)
+        self._changes = Changes()
+
+    @property
+    def tasks(self) -> dict[str, tuple[str, EnqueueTask]]:
+        """Open tasks by id: the run that queued it ("" for none), and what to do."""
+        return self._shelf.tasks
+
+    async def open(self) -> None:
+        """Nothing to do."""
+
+    async def close(self) -> None:
+        """Nothing to do."""
+
+    async def now(self) -> int:
+        return self._shelf.clock()
+
+    # --- clients
 
     async def create(self, run: NewRun) -> bool:
-        return self._create(run)
-
-    def _create(self, new: NewRun) -> bool:
-        if new.id in self._runs:
-            return False
-        run = _Run(RunRecord(new.id, new.target, "pending", 0, None, None, new.parent, new.detached))
-        for key, value in new.rows:
-            run.table.put(key, value)
-        self._runs[new.id] = run
-        return True
+        created = memory_turns.create(self._shelf, run)
+        self._changes.happened()
+        return created
 
     async def get(self, run_id: str) -> RunRecord | None:
-        run = self._runs.get(run_id)
-        return None if run is None else run.record
+        run = self._shelf.runs.get(run_id)
+        return None if run is None else run.record()
 
-    async def runs(self) -> list[RunRecord]:
-        return [run.record for run in self._runs.values()]
+    async def runs(self, which: RunFilter | None = None) -> list[RunRecord]:
+        records = [run.record() for run in self._shelf.runs.values()]
+        if which is None:
+            return records
+        fitting = [record for record in reversed(records) if _fits(record, which)]
+        return sorted(fitting, key=lambda record: -record.created_at)[: which.limit]
 
     async def rows(self, run_id: str, prefix: bytes = b"") -> list[tuple[bytes, bytes]]:
-        return self._run(run_id).table.list(prefix)
-
-    async def claim(self, run_id: str) -> Lease:
-        run = self._run(run_id)
-        run.record = replace(run.record, epoch=run.record.epoch + 1)
-        return Lease(run_id, run.record.epoch)
-
-    async def commit(self, commit: TurnCommit) -> list[Outgoing]:
-        run = self._run(commit.lease.run_id)
-        if run.record.epoch != commit.lease.epoch:
-            raise LeaseLostError(
-                f"run {run.record.id} was claimed again (epoch {run.record.epoch}, not {commit.lease.epoch})"
-            )
-        checked = _checked(commit.rows)  # everything that can fail comes before the first change
-        mails = [(outgoing, encode_mail(outgoing.mail)) for outgoing in commit.outgoing]
-        self._apply(run.table, checked)
-        for new in commit.runs:
-            self._create(new)
-        self.tasks.update((task.id, (run.record.id, task)) for task in commit.tasks)
-        for task_id in commit.cancelled_tasks:
-            self.tasks.pop(task_id, None)
-        run.answers.update(commit.answers)
-        run.record = replace(run.record, status=commit.status, alarm=commit.alarm, reason=commit.reason)
-        return [outgoing for outgoing, mail in mails if not self._deliver(outgoing, mail)]
-
-    @staticmethod
-    def _apply(table: Table, rows: EncodedBatch) -> None:
-        for start, end in rows.range_deletes:
-            table.delete_range(start, end)
-        for key in rows.deletes:
-            table.delete(key)
-        for key, value in rows.puts:
-            table.put(key, value)
-
-    def _deliver(self, outgoing: Outgoing, mail: bytes) -> bool:
-        run = self._runs.get(outgoing.run_id)
-        if run is None or run.record.status in CLOSED:
-            return False
-        self._store_mail(run, mail, outgoing.id)
-        return True
+        return self._shelf.run(run_id).table.list(prefix)
 
     async def send(self, run_id: str, mail: Mail, message_id: str | None = None) -> int | None:
-        run = self._run(run_id)
-        if run.record.status in CLOSED:
-            raise RunClosedError(f"run {run_id} is {run.record.status}")
-        buffered = len(run.table.list(_MAIL))
-        if buffered >= BUFFERED_MESSAGES:
-            raise LimitError("buffered messages", BUFFERED_MESSAGES, buffered + 1)
-        return self._store_mail(run, encode_mail(mail), message_id)
-
-    @staticmethod
-    def _store_mail(run: _Run, mail: bytes, message_id: str | None) -> int | None:
-        if message_id is not None:
-            if message_id in run.message_ids:
-                return None
-            run.message_ids.add(message_id)
-        run.last_mail += 1
-        run.table.put(mail_key(run.last_mail), mail)
-        return run.last_mail
+        number = memory_mail.send(self._shelf, run_id, mail, message_id)
+        self._changes.happened()
+        return number
 
     async def answer(self, run_id: str, update_id: str) -> bytes | None:
-        return self._run(run_id).answers.get(update_id)
+        run = self._shelf.runs.get(run_id)
+        return None if run is None else run.answer(update_id, self._shelf.clock())
 
     async def forget_answer(self, run_id: str, update_id: str) -> None:
-        """A rejected update may be sent again."""
-        self._run(run_id).answers.pop(update_id, None)
+        run = self._shelf.runs.get(run_id)
+        if run is not None:
+            run.answers.pop(update_id, None)
 
     async def delete(self, run_ids: Sequence[str]) -> None:
+        shelf = self._shelf
         for run_id in run_ids:
-            self._runs.pop(run_id, None)
+            shelf.runs.pop(run_id, None)
+            for task_id in [key for key, (owner, _) in shelf.tasks.items() if owner == run_id]:
+                del shelf.tasks[task_id]
+                shelf.attempts.pop(task_id, None)
+            for token in [token for token, (owner, _) in shelf.hooks.items() if owner == run_id]:
+                del shelf.hooks[token]
+        gone = set(run_ids)
+        for run in shelf.runs.values():
+            if run.told is not None and run.told[0] in gone:
+                run.told = None  # child runs outlive the deletion of their parent
+        self._changes.happened()
 
-    def _run(self, run_id: str) -> _Run:
-        run = self._runs.get(run_id)
-        if run is None:
-            raise RunNotFoundError(f"there is no run {run_id!r}")
-        return run
+    async def terminate(self, run_id: str, reason: str | None) -> bool:
+        shelf = self._shelf
+        run = shelf.run(run_id)
+        if not run.open:
+            return False
+        run.epoch += 1
+        run.reason = reason
+        memory_mail.close(shelf, run, "terminated")
+        memory_tasks.cancel_tasks(shelf, [key for key, (owner, _) in shelf.tasks.items() if owner == run_id])
+        memory_mail.cancel_children(shelf, run)
+        memory_mail.tell_end(shelf, run_id, None, terminated_child(run_id, reason), 1)
+        self._changes.happened()
+        return True
+
+    async def release(self, run_id: str) -> bool:
+        run = self._shelf.run(run_id)
+        released = run.pause_requested or run.status in ("paused", "parked")
+        run.pause_requested = False
+        if run.status in ("paused", "parked"):
+            memory_workers.release(self._shelf, run)
+        self._changes.happened()
+        return released
+
+    async def wake(self, run_id: str) -> None:
+        run = self._shelf.run(run_id)
+        if run.status in ("running", "suspended"):
+            self._shelf.wake(run)
+            self._changes.happened()
+
+    async def pause(self, run_id: str) -> bool:
+        run = self._shelf.run(run_id)
+        if not run.open or run.status == "parked":
+            return False
+        if run.status in ("suspended", "pending"):
+            run.status = "paused"
+        elif run.status != "paused":
+            run.pause_requested = True  # after the work under way, or when its start comes
+        return True
+
+    async def enqueue(self, task: EnqueueTask) -> str:
+        """Queues a task without a workflow; its id, or that of the open one with its key."""
+        task_id = memory_tasks.queue_task(self._shelf, task, "")
+        self._changes.happened()
+        return task_id
+
+    async def task(self, task_id: str) -> tuple[str, bytes | None, bytes | None, int] | None:
+        """A task's status, output, error and attempts."""
+        if task_id in self._shelf.tasks:
+            attempts = self._shelf.attempt(task_id)
+            return attempts.status, None, None, attempts.attempt
+        return self._shelf.ended.get(task_id)
+
+    async def changed(self, since: int, timeout: float) -> int:
+        return await self._changes.after(since, timeout)
+
+    async def open_hook(self, run_id: str, key: str, token_hash: str) -> bool:
+        hooks = self._shelf.hooks
+        run = self._shelf.runs.get(run_id)
+        if run is None or not run.open or hooks.get(token_hash, (run_id, ""))[0] != run_id:
+            return False
+        for token in [token for token, (_, known) in hooks.items() if known == key]:
+            del hooks[token]
+        hooks[token_hash] = (run_id, key)
+        return True
+
+    async def hook_owner(self, token_hash: str) -> str | None:
+        return self._shelf.hooks.get(token_hash, (None, ""))[0]
+
+    # --- workers
+
+    async def register(self, worker_id: str, lease_ms: int, capability: str, definitions: Mapping[str, str]) -> None:
+        memory_workers.register(self._shelf, worker_id, lease_ms, capability, definitions)
+        self._changes.happened()
+
+    async def heartbeat(self, worker_id: str, lease_ms: int) -> bool:
+        worker = self._shelf.workers.get(worker_id)
+        if worker is None or worker.lease_until < self._shelf.clock():
+            return False
+        worker.lease_until = self._shelf.clock() + lease_ms
+        return True
+
+    async def deregister(self, worker_id: str) -> None:
+        memory_workers.deregister(self._shelf, worker_id)
+        self._changes.happened()
+
+    async def claim(self, run_id: str) -> Lease:
+        run = self._shelf.run(run_id)
+        run.epoch += 1
+        return Lease(run_id, run.epoch)
+
+    async def claim_runs(self, worker_id: str, known: Sequence[str], limit: int) -> list[Claim]:
+        return memory_workers.claim_runs(self._shelf, worker_id, known, limit)
+
+    async def claim_tasks(
+        self, worker_id: str, known: Sequence[str], queues: Sequence[str] | None, limit: int
+    ) -> list[ClaimedTask]:
+        return memory_tasks.claim_tasks(self._shelf, worker_id, known, queues, limit)
+
+    async def absorb(self, run_ids: Sequence[str]) -> list[str]:
+        runs = [self._shelf.runs.get(run_id) for run_id in run_ids]
+        woken = [run for run in runs if run is not None and run.resume is not None]
+        for run in woken:
+            run.resume = None
+        return [run.id for run in woken]
+
+    async def mail(self, run_id: str, above: int) -> list[tuple[int, Mail]]:
+        run = self._shelf.runs.get(run_id)
+        return [] if run is None else run.mail(above)
+
+    async def timers(self, run_id: str) -> list[str]:
+        """The locations of a run's timers that are there: one deleted by hand is not (P4)."""
+        run = self._shelf.runs.get(run_id)
+        return [] if run is None else sorted(run.timers, key=lambda place: (_deadline(run, place), place))
+
+    async def commit(self, commit: TurnCommit) -> list[Outgoing]:
+        (result,) = await self.commit_group((commit,))
+        if result.verdict != "committed":
+            raise LeaseLostError(f"run {commit.lease.run_id}, epoch {commit.lease.epoch}: {result.verdict}")
+        return list(result.undelivered)
+
+    async def commit_group(self, commits: Sequence[TurnCommit]) -> list[TurnResult]:
+        results = memory_turns.commit_group(self._shelf, commits)
+        self._changes.happened()
+        return results
+
+    async def end_task(self, end: TaskEnd) -> bool:
+        ended = memory_tasks.end_task(self._shelf, end)
+        self._changes.happened()
+        return ended
+
+    async def finish(self, task_id: str, output: bytes | None, error: bytes | None, attempts: int) -> list[str]:
+        """Ends a task whoever runs it, for an engine that claims none; the runs that were told."""
+        if task_id not in self._shelf.tasks:
+            return []
+        self._shelf.attempt(task_id).attempt = attempts
+        status = "failed" if error is not None else "completed"
+        return memory_tasks.close_task(self._shelf, task_id, status, output, error)
+
+    async def fire_timers(self, limit: int) -> int | None:
+        before = self._shelf.news
+        following = memory_tasks.fire_timers(self._shelf, limit)
+        self._tell_news(before)
+        return following
+
+    async def sweep(self, max_reclaims: int, limit: int) -> int:
+        before = self._shelf.news
+        swept = memory_workers.sweep(self._shelf, max_reclaims, limit)
+        self._tell_news(before)
+        return swept
+
+    def _tell_news(self, before: int) -> None:
+        if self._shelf.news != before:  # looking for work and finding none is no news
+            self._changes.happened()
 
 
-_MAIL: Final = mail_key(0)[:2]  # the prefix of all mail
+def _deadline(run: RunState, location: str) -> int:
+    return run.timers[location]
 
 
-def _checked(rows: EncodedBatch) -> EncodedBatch:
-    """The same rows, read once through: a lazy or broken batch fails here and not half way."""
-    return EncodedBatch(
-        tuple((bytes(start), bytes(end)) for start, end in rows.range_deletes),
-        tuple(bytes(key) for key in rows.deletes),
-        tuple((bytes(key), bytes(value)) for key, value in rows.puts),
+def _fits(record: RunRecord, which: RunFilter) -> bool:
+    return (
+        (which.status is None or record.status == which.status)
+        and (which.target is None or record.target == which.target)
+        and (which.since is None or record.created_at >= which.since)
+        and all(key in record.attributes and record.attributes[key] == value for key, value in which.attributes.items())
     )

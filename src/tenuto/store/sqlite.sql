@@ -56,6 +56,15 @@ RELEASE request
 -- rollback_request: what the failed request wrote. Followed by release.
 ROLLBACK TO request
 
+-- savepoint_mail: one message of a turn to another run, which may refuse it.
+SAVEPOINT mail
+
+-- rollback_mail: the refused message. Followed by release_mail.
+ROLLBACK TO mail
+
+-- release_mail: the message is part of the commit.
+RELEASE mail
+
 -- has_meta: whether the schema is there at all.
 SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'tenuto_meta'
 
@@ -139,10 +148,15 @@ UPDATE executions SET inbox_seq = inbox_seq + 1
    AND status IN ('scheduled', 'pending', 'running', 'suspended', 'paused', 'parked')
 RETURNING inbox_seq, status
 
--- note_signal: the same signal id is stored once (P3).
+-- note_signal: the same signal id is stored once (P3). Not for a run that takes no mail.
 INSERT INTO workflow_signals (workflow_id, signal_id)
-SELECT id, :signal FROM executions WHERE id = :run
+SELECT id, :signal FROM executions
+ WHERE id = :run AND type = 'workflow'
+   AND status IN ('scheduled', 'pending', 'running', 'suspended', 'paused', 'parked')
 ON CONFLICT DO NOTHING
+
+-- has_signal: whether that signal id was stored before.
+SELECT 1 FROM workflow_signals WHERE workflow_id = :run AND signal_id = :signal
 
 -- insert_mail: updates, cancels and results. Nothing if that message is there and undecided.
 INSERT INTO workflow_inbox (workflow_id, seq, kind, message_id, name, data, at)
@@ -240,7 +254,7 @@ UPDATE executions
    SET status = 'running', lease_owner = :worker, epoch = epoch + 1, attempt = attempt + 1, started_at = tenuto_now()
  WHERE id IN (SELECT value FROM json_each(:ids))
 RETURNING id, target_name, args, epoch, attempt, max_attempts, backoff_ms, backoff_max_ms, timeout_ms, heartbeat_ms,
-          parent_workflow_id, parent_op
+          parent_workflow_id, coalesce(parent_op, '')
 
 -- raise_epoch: a lease on one run by id; every older one can no longer write.
 UPDATE executions SET epoch = epoch + 1 WHERE id = :run AND type = 'workflow' RETURNING epoch
@@ -324,6 +338,18 @@ DELETE FROM executions
 -- delete_hooks: tokens of a closed run lead nowhere.
 DELETE FROM hooks WHERE workflow_id = :run
 
+-- hook_owner: the run that has a token. Closing a run deletes its hooks, so it is an open one.
+SELECT workflow_id FROM hooks WHERE token_hash = :token
+
+-- delete_hook: of the same hook, which is opened again.
+DELETE FROM hooks WHERE key = :key OR token_hash = :token
+
+-- insert_hook: only an open run has hooks.
+INSERT INTO hooks (token_hash, workflow_id, key)
+SELECT :token, id, :key FROM executions
+ WHERE id = :run AND type = 'workflow'
+   AND status IN ('scheduled', 'pending', 'running', 'suspended', 'paused', 'parked')
+
 -- open_children: what a closed parent leaves behind.
 SELECT id FROM executions
  WHERE parent_workflow_id = :run AND type = 'workflow'
@@ -376,19 +402,11 @@ UPDATE executions SET status = 'scheduled', lease_owner = NULL, error = :error, 
 -- get_task: a task as its client sees it.
 SELECT status, output, error, attempt FROM executions WHERE id = :id AND type = 'task'
 
--- due_timers: timers of runs that are due (Q9).
-SELECT id, workflow_id FROM timer_tasks
- WHERE fire_at <= tenuto_now() AND timer_type <> 'start' ORDER BY fire_at LIMIT :limit
-
--- due_starts: delayed starts and retries of tasks that are due (Q10).
-SELECT id, workflow_id FROM timer_tasks
- WHERE fire_at <= tenuto_now() AND timer_type = 'start' ORDER BY fire_at LIMIT :limit
+-- due_timers: what is due, of runs (Q9) and of items that wait for their start (Q10).
+SELECT id, workflow_id, timer_type FROM timer_tasks WHERE fire_at <= tenuto_now() ORDER BY fire_at LIMIT :limit
 
 -- delete_timer_ids: what is due, in the transaction that acts on it (P4).
 DELETE FROM timer_tasks WHERE id IN (SELECT value FROM json_each(:ids))
-
--- suspended_among: which of these runs a wake-up means anything to.
-SELECT id FROM executions WHERE id IN (SELECT value FROM json_each(:ids)) AND status IN ('running', 'suspended')
 
 -- make_ready: delayed starts become claimable; one that was paused meanwhile stays so.
 UPDATE executions

@@ -9,21 +9,19 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, TypeVar, TypeVarTuple, cast, overload
 
-from tenuto.codec.records import decode_mail
-from tenuto.codec.rows import EncodedBatch, decode_rows, mail_key
+from tenuto.codec.rows import EncodedBatch, decode_rows
 from tenuto.codec.values import dump, load
-from tenuto.errors import RunClosedError, RunIdConflictError
+from tenuto.errors import RunIdConflictError
 from tenuto.host.effects import Effects, ending_mail, first_rows, gather
 from tenuto.host.runner import perform
 from tenuto.kernel.commands import CancelStep, CancelTask, Command, EnqueueTask, RegisterHook, RunRollback, RunStep
 from tenuto.kernel.facts import Done, fact_of
 from tenuto.kernel.location import check_name, text
 from tenuto.kernel.operations import Cancelled, Completed, Continued, Err, Failed, Ok, Parked, TimedOut
-from tenuto.kernel.records import Mail, MailKind, Rows
+from tenuto.kernel.records import Rows
 from tenuto.kernel.retries import GiveUp, Retry, judge
 from tenuto.kernel.turn import Definition, Turn
 from tenuto.kernel.turn import Run as KernelRun
@@ -54,8 +52,8 @@ class Engine:
         patience: float = 0.1,
         now: datetime = datetime(2026, 1, 1, tzinfo=UTC),
     ) -> None:
-        self.store = MemoryStore()
         self.now_ms = round(now.timestamp() * 1000)
+        self.store = MemoryStore(lambda: self.now_ms)
         self.notices: list[str] = []  # what runs logged
         self.turns = 0  # committed or not, of all runs
         self._crash_everywhere = crash_everywhere
@@ -265,7 +263,7 @@ class Engine:
         rows, encoder = decode_rows(record.id, stored)
         parent = record.parent[0] if record.parent is not None else None
         run = KernelRun.load_rows(
-            rows,
+            rows._replace(mail=()),  # all mail is given as facts, signals and the rest in one order
             self._definition(workflow),
             lambda port: run_main(workflow, port, rows.input, parent),
             dump,
@@ -273,14 +271,12 @@ class Engine:
             _find_handler,
         )
         lease = await self.store.claim(record.id)
-        return Live(run, encoder, lease, max((n for n, _ in rows.mail), default=0))
+        return Live(run, encoder, lease, 0)
 
     async def _read_mail(self, live: Live) -> None:
-        for key, value in await self.store.rows(live.lease.run_id, mail_key(0)[:2]):
-            n = int(key[3:-1], 16)
-            if n > live.seen_mail:
-                live.seen_mail = n
-                live.facts.append(fact_of(n, decode_mail(value), load))
+        for n, mail in await self.store.mail(live.lease.run_id, live.seen_mail):
+            live.seen_mail = n
+            live.facts.append(fact_of(n, mail, load))
 
     async def _turn(self, record: RunRecord, live: Live) -> None:
         facts = tuple(live.facts)
@@ -325,6 +321,8 @@ class Engine:
                 tuple(effects.cancelled_tasks),
                 tuple(effects.outgoing),
                 tuple(effects.answers),
+                seen=live.seen_mail,
+                mail_done=turn.batch.deleted_mail,
             )
         )
         self._after_commit(record, live, turn, effects, undelivered)
@@ -368,6 +366,7 @@ class Engine:
         record = await self.store.get(run_id)
         assert record is not None  # noqa: S101  # it is live
         again = self._live[run_id] = await self._load(record)
+        await self._read_mail(again)
         await self._turn(record, again)
 
     # --- performing
@@ -436,12 +435,8 @@ class Engine:
                     return
                 case GiveUp(error=failure):
                     error = dump(failure)
-        self.store.tasks.pop(task.id, None)
-        with suppress(RunClosedError):  # it may outlive its run
-            await self.store.send(
-                run_id, Mail(MailKind.RESULT, location, None, payload, error, attempt, self.now_ms), f"end:{task.id}"
-            )
-        self.wake(run_id)
+        for told in await self.store.finish(task.id, payload, error, attempt):
+            self.wake(told)
 
     def _judge(self, task: EnqueueTask, location: str, attempt: int, outcome: Err | TimedOut) -> Retry | GiveUp:
         spec = cast("Step[..., Any]", registry.get(task.target)).spec

@@ -21,6 +21,7 @@ from .survey import Callee, Read
 
 __all__ = ["Bound", "check", "errors_by_definition"]
 
+_COMPARISONS: Final = 50_000  # with similar names; beyond it unknown names get no suggestion
 _CLOSE_WORDS: Final = {
     "complete": "close completed …",
     "fail": "close failed …",
@@ -97,8 +98,10 @@ def _check_names(one: Surveyed) -> Iterator[Diagnostic]:
                 unknown[read.name] = read
         elif read.handler is None and read.name not in scope.params:
             first_in_body.setdefault(read.name, read)
+    comparisons_left = _COMPARISONS
     for name, read in unknown.items():
-        hint = _unknown_hint(one, read)
+        comparisons_left -= len(scope.shared)
+        hint = _unknown_hint(one, read) if comparisons_left > 0 else None
         yield diagnose(source, read.start, read.end, "TWF403", f"{name} is assigned nowhere", hint)
     early = _read_early(one, first_in_body)
     for read in early:

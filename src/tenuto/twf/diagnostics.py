@@ -195,8 +195,12 @@ def nearest(word: str, candidates: Iterable[str]) -> str | None:
     """The most similar candidate: edit distance at most 2, and below half of the word's length."""
     best: str | None = None
     best_distance = min(2, (len(word) - 1) // 2) + 1
+    letters = set(word)
     for candidate in candidates:
-        if abs(len(candidate) - len(word)) < best_distance and candidate != word:
+        if best_distance == 1:
+            break  # nothing but the word itself is nearer
+        near = abs(len(candidate) - len(word)) < best_distance and candidate != word
+        if near and len(letters.symmetric_difference(candidate)) <= 4:  # an edit changes at most two
             distance = _edit_distance(word, candidate, best_distance)
             if distance < best_distance:
                 best, best_distance = candidate, distance

@@ -149,7 +149,7 @@ class _Flattener:
             else:
                 self.join(open_edges, target)
             return []
-        self.add(step.id, step.kind, step_label(step), step.line)
+        self.add(step.id, step.kind, _step_label(step), step.line)
         self.join(open_edges, step.id)
         return [] if step.leaves else [(step.id, "")]
 
@@ -182,7 +182,7 @@ class _Flattener:
         return self.block(arm.body, open_edges)
 
 
-def step_label(step: Step) -> str:
+def _step_label(step: Step) -> str:
     caption = _CAPTIONS.get(step.kind)
     head = f"{caption} {step.label}" if caption else step.label
     return f"{head}\n{step.detail}" if step.detail else head

@@ -266,7 +266,8 @@ class _Lexer:
 
     def _never_closed(self) -> None:
         opener, start = self.brackets[-1]
-        self.diagnostics = [found for found in self.diagnostics if found.start < start]
+        while self.diagnostics and self.diagnostics[-1].start > start:  # nothing else is told about what it swallowed
+            self.diagnostics.pop()
         self.muted.add(self.line_token)
         self._report(
             "TWF107", start, start + 1, f"this '{opener}' is never closed", f"close it with '{_CLOSERS[opener]}'"

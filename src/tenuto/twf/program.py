@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import gc
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from .ast import Extension, File
@@ -59,12 +61,25 @@ def load(sources: Iterable[Source | Unreadable], *, strict: bool = False, bound:
     """Parse, resolve and check; the order of the sources does not matter."""
     parsed: list[Parsed] = []
     unreadable: list[Diagnostic] = []
-    for source in sources:
-        if isinstance(source, Unreadable):
-            unreadable.append(source.diagnostic)
-        else:
-            parsed.append(parse(source))
-    return assemble(parsed, unreadable, strict=strict, bound=bound)
+    with _without_collector():
+        for source in sources:
+            if isinstance(source, Unreadable):
+                unreadable.append(source.diagnostic)
+            else:
+                parsed.append(parse(source))
+        return assemble(parsed, unreadable, strict=strict, bound=bound)
+
+
+@contextmanager
+def _without_collector() -> Generator[None]:
+    """A tree has no cycles: while it grows, the cycle collector would only walk over it, again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def assemble(

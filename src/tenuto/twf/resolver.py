@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, assert_never
 
@@ -28,7 +28,7 @@ from .survey import Survey, Use, survey
 __all__ = ["Place", "Resolution", "Surveyed", "resolve"]
 
 _NONE: Final[frozenset[str]] = frozenset()
-_HINT_LIMIT: Final = 200  # looking for similar names costs time in proportion to all names
+_COMPARISONS: Final = 100_000  # with similar names; beyond it undefined names get no suggestion
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,8 +77,9 @@ class _Resolver:
         self.targets: dict[Target, Place] = {}
         self.diagnostics: list[Diagnostic] = []
         self.handlers: dict[tuple[str, str], Handler] = {}  # of the definition being resolved, by kind and name
+        self.handler_names: dict[str, list[str]] = {}
         self.handles: dict[str, Ident] = {}
-        self.hints_left = _HINT_LIMIT
+        self.comparisons_left = _COMPARISONS
 
     def run(self) -> Resolution:
         for file in self.files:
@@ -146,9 +147,11 @@ class _Resolver:
 
     def _resolve(self, one: Surveyed) -> None:
         self.handlers = {}
+        self.handler_names = {}
         if isinstance(one.definition, Workflow):
             for handler in one.definition.handlers:
                 self.handlers.setdefault((handler.kind, handler.name.name), handler)
+                self.handler_names.setdefault(handler.kind, []).append(handler.name.name)
         self.handles = {}
         for write in one.survey.writes:
             if write.how == "spawn" or write.how == "loop":
@@ -167,7 +170,7 @@ class _Resolver:
                 self._workflow(one, target)
             case MessageTarget():
                 if isinstance(one.definition, Workflow) and target.kind != "query":
-                    self._message(one, one.definition, target, use.result)
+                    self._message(one, target, use.result)
             case HandleTarget():
                 if isinstance(one.definition, Workflow):
                     self._handle(one, target)
@@ -195,16 +198,16 @@ class _Resolver:
             hint = self._hint(name, self.workflows, "an activity" if other else None)
             self._report(one.file.source, target.name, "TWF302", f"undefined workflow {name}", hint)
 
-    def _hint(self, name: str, known: Iterable[str], other: str | None) -> str | None:
+    def _hint(self, name: str, known: Collection[str], other: str | None) -> str | None:
         if other is not None:
             return f"{name} is {other}"
-        self.hints_left -= 1
-        if self.hints_left < 0:
+        self.comparisons_left -= len(known)
+        if self.comparisons_left < 0:
             return None
         similar = nearest(name, known)
         return f'did you mean "{similar}"?' if similar else None
 
-    def _message(self, one: Surveyed, workflow: Workflow, target: MessageTarget, result: tuple[Ident, ...]) -> None:
+    def _message(self, one: Surveyed, target: MessageTarget, result: tuple[Ident, ...]) -> None:
         source, name, kind = one.file.source, target.name.name, target.kind
         handler = self.handlers.get((kind, name))
         if handler is not None:
@@ -212,9 +215,9 @@ class _Resolver:
             if len(result) > len(handler.params):
                 self._surplus(source, handler, result)
             return
-        others = {handler.kind for handler in workflow.handlers if handler.name.name == name}
-        other = next((f"a{'n' if found == 'update' else ''} {found}" for found in sorted(others)), None)
-        known = [handler.name.name for handler in workflow.handlers if handler.kind == kind]
+        others = [found for found in ("signal", "query", "update") if (found, name) in self.handlers]
+        other = f"a{'n' if others[0] == 'update' else ''} {others[0]}" if others else None
+        known = self.handler_names.get(kind, [])
         code = "TWF303" if kind == "signal" else "TWF304"
         self._report(source, target.name, code, f"undefined {kind} {name}", self._hint(name, known, other))
 

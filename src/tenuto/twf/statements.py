@@ -124,7 +124,8 @@ class StatementParser(TargetParser):
         if op in ASSIGNMENTS:
             return self._assign(first, value, op)
         if op != NEWLINE:
-            self.fail_expected("the end of the line", self._statement_hint(first))
+            self._fail_if_misspelled(first)
+            self.fail_expected("the end of the line")
         if not isinstance(value, CallExpr):
             self.report("TWF126", value.start, value.end, "this expression has no effect", "assign it, or leave it out")
             raise Unreadable
@@ -132,11 +133,15 @@ class StatementParser(TargetParser):
         self.extend("exprstmt", value.start, value.end)
         return ExprStatement(value.start, value.end, value)
 
-    def _statement_hint(self, first: int) -> str | None:
+    def _fail_if_misspelled(self, first: int) -> None:
+        """`actvity Pack(order)`: two names in a row, the first of them nearly a keyword."""
         if self.kinds[first] != NAME or self.i != first + 1:
-            return None
-        similar = nearest(self.word(first), _STATEMENT_WORDS)
-        return f'did you mean "{similar}"?' if similar else None
+            return
+        word = self.word(first)
+        similar = nearest(word, _STATEMENT_WORDS)
+        if similar is not None:
+            self.i = first
+            self.fail_expected("a statement", f'did you mean "{similar}"?')
 
     def _assign(self, first: int, place: Expr, op: str) -> Statement:
         self._check_place(place)

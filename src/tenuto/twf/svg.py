@@ -246,6 +246,13 @@ def _row(arms: Sequence[Box]) -> tuple[list[float], float]:
     return starts, max(0.0, x - _ARM_GAP)
 
 
+def _middle(starts: Sequence[float], arms: Sequence[Box]) -> float:
+    """Where the line comes in: over the middle arm, or between the two in the middle."""
+    axes = [start + arm.axis for start, arm in zip(starts, arms, strict=True)]
+    half = len(axes) // 2
+    return axes[half] if len(axes) % 2 else (axes[half - 1] + axes[half]) / 2
+
+
 def _arm(arm: Arm) -> Box:
     parts = [_shape(shape) for shape in arm.body]
     if arm.step is not None:
@@ -264,8 +271,7 @@ def _choice(fork: Fork) -> Box:
     arms = [_arm(arm) for arm in fork.arms]
     starts, row = _row(arms)
     head = max(90.0, text_width(fork.label, 13) + 52)
-    axes = [start + arm.axis for start, arm in zip(starts, arms, strict=True)]
-    middle = (axes[0] + axes[-1]) / 2
+    middle = _middle(starts, arms)
     left = max(head / 2 - middle, 0.0)
     width = max(left + row, left + middle + head / 2)
     axis = left + middle
@@ -293,13 +299,15 @@ def _choice(fork: Fork) -> Box:
 def _together(fork: Fork) -> Box:
     arms = [_arm(arm) for arm in fork.arms] or [_stack([])]
     starts, row = _row(arms)
-    title = f"{'ALL OF THESE' if fork.kind == 'all' else 'THE FIRST OF THESE'}"
-    width = max(row, text_width(title, 9) + len(title) + 30) + 2 * _PAD
-    offset = (width - row) / 2
+    title = "ALL OF THESE" if fork.kind == "all" else "THE FIRST OF THESE"
+    middle = _middle(starts, arms)
+    half = (text_width(title, 9) + len(title) + 30) / 2
+    offset = max(_PAD, half - middle)
+    axis = offset + middle
+    width = max(offset + row + _PAD, axis + half)
     inner = max(arm.height for arm in arms)
     falls = fork.kind == "all" or any(arm.falls for arm in arms)
     height = 26 + _DROP - 8 + inner + _MERGE + 8
-    axis = width / 2
 
     def paint(canvas: Canvas, x: float, y: float) -> None:
         canvas.area(x, y, width, height, fork.kind)

@@ -136,7 +136,6 @@ class TargetParser(BlockParser):
             return None
         if kind == DURATION and following == ")":
             return self.duration()
-        value_start = len(self.extensions)
         value = self.expression()
         if kind == NUMBER and isinstance(value, Number):
             self.report_at(
@@ -145,7 +144,6 @@ class TargetParser(BlockParser):
             if self.kinds[self.i] == NAME:  # `5 m`: the blank before the unit is the whole mistake
                 self.i += 1
         elif not (kind == NAME and following == ")"):
-            del self.extensions[value_start:]
             self.extend("duration", value.start, value.end)
         return value
 
@@ -164,7 +162,7 @@ class TargetParser(BlockParser):
             self.i = first
             self.fail("TWF150", f"'await {word}(…)' is not TWF", DIALECT_HINTS[word])
         target = self.target()
-        if self.kinds[self.i] == "->":
+        if self.kinds[self.i] == "->" and not isinstance(target, TimerTarget):
             result = self.bind(target)
         end = self.last_end
         self.same_line_options()
@@ -232,7 +230,7 @@ class TargetParser(BlockParser):
             self._no_case()
         target = self.target()
         result: tuple[Ident, ...] = ()
-        if self.kinds[self.i] == "->":
+        if self.kinds[self.i] == "->" and not isinstance(target, TimerTarget):
             result = self.bind(target)
         self.same_line_options()
         self.header_end()

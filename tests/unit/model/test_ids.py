@@ -60,7 +60,7 @@ def test_the_root_falls_back_from_table_to_project_to_repository_to_package(tmp_
     (tmp_path / ".git").mkdir()
     assert ids.id_path(package / "m.py") == "lib/pkg/sub/m.py"
     (tmp_path / "lib" / "pyproject.toml").write_text("[project]\n")
-    ids._found_root.cache_clear()
+    ids.use_root(None)
     assert ids.id_path(package / "m.py") == "pkg/sub/m.py"
 
 
@@ -177,7 +177,8 @@ def test_d092_an_uncompiled_directive_is_named(place: Import) -> None:
     module = place("raw", "async def w():\n    'use workflow'\ndef plain(): ...\n")
     error = ids.not_compiled(module.w)
     assert isinstance(error, NotCompiledError)
-    assert "tenuto.auto" in str(error) and "w in" in str(error)
+    assert "tenuto.auto" in str(error)
+    assert "w in" in str(error)
     assert ids.not_compiled(module.plain) is None
     marked = place("raw2", "'use workflow'\nasync def w(): ...\nasync def _hidden(): ...\n")
     assert ids.not_compiled(marked.w) is not None

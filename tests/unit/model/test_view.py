@@ -84,7 +84,7 @@ def test_substitutes_are_the_real_thing_outside_of_a_turn() -> None:
     assert type(moment.now()) is datetime.datetime
     assert moment == datetime.datetime
     assert hash(moment) == hash(datetime.datetime)
-    assert moment.min is datetime.datetime.min
+    assert moment.resolution is datetime.datetime.resolution
     assert isinstance(substitute(random).Random(), random.Random)
     assert isinstance(substitute(uuid.uuid4)(), uuid.UUID)
     assert isinstance(substitute(threading.Thread)(), threading.Thread)

@@ -177,7 +177,7 @@ CREATE TABLE definitions (
 CREATE TABLE programs (hash TEXT PRIMARY KEY, source TEXT NOT NULL) STRICT;
 
 CREATE TABLE hooks (
-    token_hash  BLOB PRIMARY KEY,
+    token_hash  TEXT PRIMARY KEY,
     workflow_id TEXT NOT NULL REFERENCES executions (id) ON DELETE CASCADE,
     key         TEXT NOT NULL UNIQUE
 ) STRICT;

@@ -172,11 +172,20 @@ class Navigation:
             raise RenameRefused(f"'{name}' is a keyword")
         if name != meaning.name and self._is_taken(meaning, name):
             raise RenameRefused(f"there is a {meaning.kind} {name} already")
+        self._refuse_if_unreadable(meaning.name)
         changes: dict[str, list[types.TextEdit]] = {}
         for one in self.workspace.occurrences.of(meaning):
             place = self.location(one)
             changes.setdefault(place.uri, []).append(types.TextEdit(place.range, name))
         return types.WorkspaceEdit(changes=changes)
+
+    def _refuse_if_unreadable(self, name: str) -> None:
+        """A file with syntax errors may hide uses of the name; renaming the others would break it further."""
+        broken = {found.path for found in self.workspace.program.diagnostics if found.is_syntax}
+        for path in sorted(broken):
+            file = self.workspace.file(path)
+            if file is None or re.search(rf"\b{re.escape(name)}\b", file.source.text):
+                raise RenameRefused(f"{path} mentions {name} and has syntax errors; correct them first")
 
     def _is_taken(self, meaning: Meaning, name: str) -> bool:
         if meaning.kind not in ("variable", "parameter"):

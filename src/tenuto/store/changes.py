@@ -1,0 +1,82 @@
+"""Tells waiters that something was committed.
+
+Commits of this process are known at once. Those of other processes are found by asking for them, soon while there is
+news and less and less often while there is none; correctness never rests on it, since wake-ups are rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final
+
+__all__ = ["Changes"]
+
+_SOON: Final = 0.010
+_LATE: Final = 0.250
+
+
+class Changes:
+    """A mark that grows with every commit. Usable from several threads and event loops."""
+
+    def __init__(self, foreign: Callable[[], Awaitable[bool]] | None = None) -> None:
+        self._foreign = foreign  # whether another process has committed since it was last asked
+        self._lock = threading.Lock()
+        self._mark = 0
+        self._waiters: set[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = set()
+        self._pause = _SOON
+        self._asked_at = 0.0
+
+    def happened(self) -> None:
+        """Something was committed."""
+        with self._lock:
+            self._mark += 1
+            waiters, self._waiters = self._waiters, set()
+        for loop, future in waiters:
+            with suppress(RuntimeError):  # that loop is closed: nobody waits
+                loop.call_soon_threadsafe(_wake, future)
+
+    async def after(self, since: int, timeout: float) -> int:
+        """The mark, once it is beyond `since` or the time is over."""
+        give_up = time.monotonic() + timeout
+        while self._mark <= since:
+            left = give_up - time.monotonic()
+            if left <= 0:
+                break
+            await self._wait(since, left)
+        return self._mark
+
+    async def _wait(self, since: int, left: float) -> None:
+        loop = asyncio.get_running_loop()
+        waiter = (loop, loop.create_future())
+        with self._lock:
+            if self._mark > since:
+                return
+            self._waiters.add(waiter)
+        try:
+            await asyncio.wait((waiter[1],), timeout=left if self._foreign is None else min(left, self._pause))
+        finally:
+            with self._lock:
+                self._waiters.discard(waiter)
+        if not waiter[1].done():
+            await self._ask()
+
+    async def _ask(self) -> None:
+        """Asks for commits of other processes, unless another waiter has just done so."""
+        now = time.monotonic()
+        if self._foreign is None or now - self._asked_at < self._pause / 2:
+            return
+        self._asked_at = now
+        if await self._foreign():
+            self._pause = _SOON
+            self.happened()
+        else:
+            self._pause = min(_LATE, self._pause * 1.5)
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

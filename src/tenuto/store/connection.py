@@ -1,0 +1,190 @@
+"""One connection to a SQLite file: its settings, its clock, and what its errors mean.
+
+Settings are read back, because SQLite ignores what it cannot do, and a store that promises durability must not (P1).
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol, TypeAlias, cast
+
+import apsw
+
+from tenuto.errors import StoreRefusedError, StoreUnavailableError
+from tenuto.store.statements import load_statements
+
+__all__ = ["STATEMENTS", "UNAVAILABLE", "Connection", "Settings", "unavailable", "wait_while_busy"]
+
+STATEMENTS: Final = load_statements("sqlite.sql")
+
+# The file is locked, full, read-only, gone or damaged: nothing the caller did.
+UNAVAILABLE: Final = (
+    apsw.BusyError,
+    apsw.LockedError,
+    apsw.FullError,
+    apsw.IOError,
+    apsw.ReadOnlyError,
+    apsw.CantOpenError,
+    apsw.PermissionsError,
+    apsw.CorruptError,
+    apsw.NotADBError,
+    apsw.NoLFSError,
+    apsw.ProtocolError,
+)
+_NETWORK: Final = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs"}
+)
+_SYNC: Final = {"full": 2, "normal": 1}
+
+Row: TypeAlias = tuple[Any, ...]
+Values: TypeAlias = "Mapping[str, Any] | tuple[Any, ...]"
+
+
+class Settings:
+    """Where the file is and how it is used."""
+
+    __slots__ = ("busy_limit_ms", "busy_ms", "clock", "path", "sync")
+
+    def __init__(
+        self,
+        path: Path,
+        clock: Callable[[], int],
+        sync: Literal["full", "normal"] = "full",
+        busy_ms: int = 5_000,
+        busy_limit_ms: int = 30_000,
+    ) -> None:
+        self.path = path
+        self.clock = clock
+        self.sync = sync
+        self.busy_ms = busy_ms  # SQLite itself waits so long for a lock
+        self.busy_limit_ms = busy_limit_ms  # and is asked again until so much has passed
+
+
+class _Database(Protocol):
+    """What is used of `apsw.Connection`; its own types need a newer Python than we support."""
+
+    in_transaction: bool
+
+    def cursor(self) -> _Cursor: ...
+    def execute(self, statements: str) -> _Cursor: ...
+    def set_busy_timeout(self, milliseconds: int) -> None: ...
+    def create_scalar_function(self, name: str, callable: Callable[[], int], numargs: int) -> None: ...  # noqa: A002
+    def changes(self) -> int: ...
+    def total_changes(self) -> int: ...
+    def close(self, force: bool) -> None: ...
+
+
+class _Cursor(Protocol):
+    def execute(self, statements: str, bindings: Values) -> _Cursor: ...
+    def executemany(self, statements: str, sequenceofbindings: Iterable[Values]) -> _Cursor: ...
+    def fetchall(self) -> list[Row]: ...
+    def close(self, force: bool) -> None: ...
+
+
+class Connection:
+    """An open file. Used by one thread; every statement is called by its name in `sqlite.sql`."""
+
+    __slots__ = ("_cursor", "_db", "_settings", "now")
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._db = cast("_Database", apsw.Connection(str(settings.path), statementcachesize=256))
+        self._db.set_busy_timeout(settings.busy_ms)
+        self.now = settings.clock()
+        # The clock stands still for the length of one request: all it writes has one time.
+        self._db.create_scalar_function("tenuto_now", self._now, 0)
+        self._cursor = self._db.cursor()
+
+    def _now(self) -> int:
+        return self.now
+
+    def look_at_clock(self) -> None:
+        self.now = self._settings.clock()
+
+    def set_up(self) -> None:
+        """Sets and checks everything the promises rest on."""
+        refuse_network_file(self._settings.path)
+        mode = self.one("wal")
+        if mode != ("wal",):
+            raise StoreRefusedError(f"{self._settings.path} cannot be used with a write-ahead log (it is {mode})")
+        self.run("sync_full" if self._settings.sync == "full" else "sync_normal")
+        if sys.platform == "darwin":
+            self.run("fullfsync")
+        self.run("foreign_keys")
+        self.run("journal_size_limit")
+        if self.one("read_sync") != (_SYNC[self._settings.sync],) or self.one("read_foreign_keys") != (1,):
+            raise StoreRefusedError(f"SQLite does not keep the settings asked for {self._settings.path}")
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._db.in_transaction
+
+    def close(self) -> None:
+        self._cursor.close(True)
+        self._db.close(True)
+
+    # --- statements
+
+    def run(self, name: str, values: Values = ()) -> None:
+        self._cursor.execute(STATEMENTS[name], values).fetchall()
+
+    def all(self, name: str, values: Values = ()) -> list[Row]:
+        return self._cursor.execute(STATEMENTS[name], values).fetchall()
+
+    def one(self, name: str, values: Values = ()) -> Row | None:
+        found = self._cursor.execute(STATEMENTS[name], values).fetchall()
+        return found[0] if found else None
+
+    def many(self, name: str, values: Iterable[Values]) -> None:
+        self._cursor.executemany(STATEMENTS[name], values).fetchall()
+
+    def changed(self) -> int:
+        """How many rows the last statement wrote."""
+        return self._db.changes()
+
+    def total_changes(self) -> int:
+        """How many rows this connection has written so far."""
+        return self._db.total_changes()
+
+    def script(self, text: str) -> None:
+        """Executes a migration."""
+        self._db.execute(text).fetchall()
+
+
+def unavailable(path: Path, error: Exception) -> StoreUnavailableError:
+    """What a caller gets for an error that is the environment's."""
+    return StoreUnavailableError(f"{path}: {error} ({type(error).__name__})")
+
+
+def wait_while_busy(settings: Settings, attempt: Callable[[], None]) -> None:
+    """Does something again while another process holds the lock, up to the limit."""
+    give_up = time.monotonic() + settings.busy_limit_ms / 1000
+    while True:
+        try:
+            attempt()
+            return
+        except (apsw.BusyError, apsw.LockedError):
+            if time.monotonic() >= give_up:
+                raise
+            if settings.busy_ms < 10:
+                time.sleep(0.01)  # SQLite did not wait itself
+
+
+def refuse_network_file(path: Path) -> None:
+    """Locks and shared memory of a write-ahead log do not work over a network. Told only where the system says so."""
+    mounts = Path("/proc/self/mounts")
+    if not mounts.is_file():
+        return
+    best, kind = "", ""
+    place = str(path.resolve())
+    for line in mounts.read_text("utf-8", "replace").splitlines():
+        fields = line.split(" ")
+        point = fields[1].encode().decode("unicode_escape")
+        inside = place == point or place.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best):
+            best, kind = point, fields[2]
+    if kind in _NETWORK:
+        raise StoreRefusedError(f"{path} is on a network file system ({kind}), where SQLite's locks cannot be trusted")

@@ -1,0 +1,121 @@
+"""Commits of turns in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tenuto.codec.records import encode_mail
+from tenuto.store.endings import refused_child, result
+from tenuto.store.memory_mail import close, deliver
+from tenuto.store.memory_state import RunState, Shelf, Table, checked
+from tenuto.store.memory_tasks import cancel_tasks, queue_task
+from tenuto.store.port import CLOSED, NewRun, Outgoing, TurnCommit, TurnResult
+
+__all__ = ["commit_group", "create"]
+
+
+def create(shelf: Shelf, new: NewRun) -> bool:
+    """Whether it is there now; an id, or an open key of its queue, that is taken changes nothing."""
+    if new.id in shelf.runs or shelf.keyed(new.queue, new.key) is not None:
+        return False
+    now = shelf.clock()
+    waits = new.delay_ms > 0
+    told = new.parent if new.parent is not None and not new.detached and new.parent[0] in shelf.runs else None
+    run = RunState(
+        new, "scheduled" if waits else "pending", now, now + max(new.delay_ms, 0), Table(new.rows), new.definition, told
+    )
+    if waits:
+        run.alarms["start"] = run.ready_at
+    shelf.runs[new.id] = run
+    return True
+
+
+def commit_group(shelf: Shelf, commits: Sequence[TurnCommit]) -> list[TurnResult]:
+    """Each turn on its own merits, in the order given."""
+    for commit in commits:  # everything that can fail comes before the first change
+        checked(commit.rows)
+        for outgoing in commit.outgoing:
+            encode_mail(outgoing.mail)
+    return [_commit(shelf, commit) for commit in commits]
+
+
+def _commit(shelf: Shelf, commit: TurnCommit) -> TurnResult:
+    run = shelf.runs.get(commit.lease.run_id)
+    if run is None or run.epoch != commit.lease.epoch:
+        return TurnResult("stale")
+    if (commit.status in CLOSED or commit.continued) and run.cancel_above(commit.seen):
+        return TurnResult("cancel_first")  # V7: an acknowledged cancel goes before any outcome
+    run.table.apply(commit.rows)
+    if any(commit.rows):
+        run.reclaims = 0
+    undelivered = _write_effects(shelf, run, commit)
+    return TurnResult("committed", _move(shelf, run, commit), undelivered)
+
+
+def _write_effects(shelf: Shelf, run: RunState, commit: TurnCommit) -> tuple[Outgoing, ...]:
+    for number in commit.mail_done:
+        run.inbox.pop(number, None)
+    for update_id, answer in commit.answers:
+        run.answers[update_id] = (answer, shelf.clock())
+        for number in [n for n, (_, key) in run.inbox.items() if key == update_id]:
+            del run.inbox[number]
+    if commit.continued:
+        run.timers.clear()
+        run.alarms.clear()
+    for location in commit.stopped_timers:
+        run.timers.pop(location, None)
+    run.timers.update((timer.location, timer.deadline) for timer in commit.timers)
+    if commit.alarm is not None and commit.alarm != run.alarm and commit.status in ("running", "suspended"):
+        due = [*run.timers.values(), *run.alarms.values()]
+        if not any(deadline <= commit.alarm for deadline in due):
+            run.alarms["alarm"] = commit.alarm
+    for task in commit.tasks:
+        queue_task(shelf, task, run.id)
+    cancel_tasks(shelf, commit.cancelled_tasks)
+    for new in commit.runs:
+        _start_child(shelf, run, new)
+    return tuple(outgoing for outgoing in commit.outgoing if not deliver(shelf, outgoing))
+
+
+def _start_child(shelf: Shelf, run: RunState, new: NewRun) -> None:
+    """A child, or, where its id is another's, a refusal in the parent's own inbox. The same child again is no news."""
+    if create(shelf, new) or new.parent is None:
+        return
+    known = shelf.runs.get(new.id)
+    if known is not None and known.new.parent == new.parent:
+        return
+    target, status = (known.new.target, known.status) if known is not None else (f"key {new.key!r}", "open")
+    error = refused_child(new.id, target, status)
+    mail = result(new.parent[1], None, error, 1, shelf.clock())
+    deliver(shelf, Outgoing(run.id, mail, f"refused:{new.parent[1]}"))
+
+
+def _move(shelf: Shelf, run: RunState, commit: TurnCommit) -> bool:
+    """Puts the run into the status the turn gave it; whether the worker keeps the lease."""
+    if commit.status == "parked":
+        run.status, run.lease_owner, run.reason, run.parked_by = "parked", None, commit.reason, commit.parked_by
+        return False
+    if commit.definition is not None:
+        run.definition = commit.definition
+    if commit.status in CLOSED:
+        close(shelf, run, commit.status)
+        run.reason = commit.reason
+        return False
+    run.alarm = commit.alarm
+    run.run_no += commit.continued
+    if commit.status == "suspended":
+        return _suspend(run, commit.seen)
+    run.status = "running"
+    return True
+
+
+def _suspend(run: RunState, seen: int) -> bool:
+    """A pause that was asked for comes now; mail that came meanwhile keeps the run running (V1)."""
+    run.timer_count = len(run.timers) if run.alarm is not None else 0
+    if not run.pause_requested and run.inbox_seq > seen:
+        run.status = "running"
+        return True
+    run.status = "paused" if run.pause_requested else "suspended"
+    run.pause_requested = False
+    run.lease_owner = None
+    return False

@@ -1,0 +1,139 @@
+"""Workers in memory: registering, leaving, and taking over from those that are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tenuto.kernel.location import text
+from tenuto.store.endings import interrupted_task, reclaim_delay_ms, retry_delay_ms, stuck
+from tenuto.store.limits import ANSWER_KEPT_MS
+from tenuto.store.memory_state import RunState, Shelf, Worker
+from tenuto.store.memory_tasks import close_task
+from tenuto.store.port import Claim, Lease
+
+__all__ = ["claim_runs", "deregister", "register", "sweep"]
+
+
+def register(shelf: Shelf, worker_id: str, lease_ms: int, capability: str, known: Iterable[str]) -> None:
+    """Makes a worker known and lets parked runs try it, if it is not like the one that parked them."""
+    shelf.workers[worker_id] = Worker(shelf.clock() + lease_ms, capability)
+    definitions = set(known)
+    for run in shelf.runs.values():
+        if run.status == "parked" and run.new.target in definitions and run.parked_by != capability:
+            release(shelf, run)
+
+
+def release(shelf: Shelf, run: RunState) -> None:
+    """Lets a paused or parked run go on."""
+    run.status = "suspended"
+    run.reason = run.parked_by = None
+    run.reclaims = 0
+    shelf.wake(run)
+
+
+def deregister(shelf: Shelf, worker_id: str) -> None:
+    """Runs suspended and woken, tasks pending; neither counts as reclaim or attempt."""
+    for run in shelf.runs.values():
+        if run.lease_owner == worker_id:
+            run.status, run.lease_owner = "suspended", None
+            run.epoch += 1
+            shelf.wake(run)
+    for attempts in shelf.attempts.values():
+        if attempts.lease_owner == worker_id:
+            attempts.status, attempts.lease_owner = "pending", None
+            attempts.epoch += 1
+            attempts.attempt -= 1
+            attempts.ready_at = shelf.clock()
+    shelf.workers.pop(worker_id, None)
+
+
+def claim_runs(shelf: Shelf, worker_id: str, known: Sequence[str], limit: int) -> list[Claim]:
+    """Wake-ups first, always; then what has not begun yet."""
+    definitions = set(known)
+    woken = sorted((run for run in shelf.runs.values() if run.resume is not None), key=_turn)
+    claimed: list[RunState] = []
+    for run in woken:
+        if len(claimed) == limit:
+            break
+        if run.lease_owner is not None or (run.status == "suspended" and run.new.target not in definitions):
+            continue
+        run.resume = None  # of a run that is not suspended it means nothing
+        if run.status == "suspended":
+            claimed.append(run)
+    fresh = [run for run in shelf.runs.values() if run.status == "pending" and run.new.target in definitions]
+    fresh.sort(key=lambda run: (-run.new.priority, run.ready_at, run.id))
+    claimed.extend(fresh[: limit - len(claimed)])
+    return [_claim(shelf, run, worker_id) for run in claimed]
+
+
+def _turn(run: RunState) -> int:
+    return run.resume if run.resume is not None else 0
+
+
+def _claim(shelf: Shelf, run: RunState, worker_id: str) -> Claim:
+    run.status, run.lease_owner = "running", worker_id
+    run.epoch += 1
+    if run.started_at is None:
+        run.started_at = shelf.clock()
+    return Claim(Lease(run.id, run.epoch), run.record(), run.epoch - 1)
+
+
+def sweep(shelf: Shelf, max_reclaims: int, limit: int) -> int:
+    """Takes leases from workers that are gone, and wakes runs that miss a timer; how many leases."""
+    lost = [run for run in shelf.runs.values() if _is_lost(shelf, run.lease_owner)][:limit]
+    for run in lost:
+        _sweep_run(shelf, run, max_reclaims)
+    tasks = [key for key, attempts in shelf.attempts.items() if _is_lost(shelf, attempts.lease_owner)]
+    tasks = tasks[: limit - len(lost)]
+    shelf.news += len(lost) + len(tasks)
+    for task_id in tasks:
+        _sweep_task(shelf, task_id)
+    now = shelf.clock()
+    for run in shelf.runs.values():
+        run.answers = {key: kept for key, kept in run.answers.items() if kept[1] > now - ANSWER_KEPT_MS}
+        if run.status == "suspended" and run.timer_count > len(run.timers):
+            shelf.wake(run)
+    return len(lost) + len(tasks)
+
+
+def _is_lost(shelf: Shelf, owner: str | None) -> bool:
+    if owner is None:
+        return False
+    worker = shelf.workers.get(owner)
+    return worker is None or worker.lease_until < shelf.clock()
+
+
+def _sweep_run(shelf: Shelf, run: RunState, max_reclaims: int) -> None:
+    owner = shelf.workers.get(run.lease_owner or "")
+    run.lease_owner = None
+    run.epoch += 1
+    run.reclaims += 1
+    if run.reclaims >= max_reclaims:
+        run.status = "parked"
+        run.reason = stuck(run.id, run.reclaims)
+        newest = list(shelf.workers.values())[-1:]
+        run.parked_by = owner.capability if owner is not None else (newest[0].capability if newest else None)
+    elif run.pause_requested:
+        run.status = "paused"
+    else:
+        run.status = "suspended"
+        delay = reclaim_delay_ms(run.reclaims)
+        if delay:
+            run.alarms["reclaim"] = shelf.clock() + delay
+        else:
+            shelf.wake(run)
+    run.pause_requested = False
+
+
+def _sweep_task(shelf: Shelf, task_id: str) -> None:
+    """Counts as a failed attempt; with none left nobody knows whether its effect happened (P2)."""
+    _, task = shelf.tasks[task_id]
+    attempts = shelf.attempt(task_id)
+    attempts.lease_owner = None
+    attempts.epoch += 1
+    if attempts.attempt >= task.max_attempts:
+        error = interrupted_task(task.target, text(task.location), attempts.attempt)
+        close_task(shelf, task_id, "failed", None, error)
+        return
+    delay = retry_delay_ms(task.backoff_ms, task.backoff_max_ms, attempts.attempt)
+    attempts.status, attempts.ready_at = "scheduled", shelf.clock() + delay

@@ -1,0 +1,233 @@
+"""The store in Postgres: many workers on many machines, each claiming with SKIP LOCKED and fenced by epochs.
+
+A single statement is its own transaction where that is possible; the rest is pipelined (`postgres_connection`). The
+statements are in `postgres.sql`, the schema in `migrations/postgres`.
+
+Event loops: connections belong to the loop that opened the store. A call from another loop is carried over to it;
+`heartbeat` is not, it has a plain connection of its own, so that renewal goes on while user code blocks that loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+from tenuto.errors import LeaseLostError, StoreRefusedError, StoreUnavailableError
+from tenuto.kernel.commands import EnqueueTask
+from tenuto.kernel.records import Mail, MailKind
+from tenuto.store import postgres_mail, postgres_runs, postgres_tasks, postgres_turns, postgres_workers
+from tenuto.store.changes import Changes
+from tenuto.store.limits import ANSWER_KEPT_MS
+from tenuto.store.port import (
+    Claim,
+    ClaimedTask,
+    Lease,
+    NewRun,
+    Outgoing,
+    RunFilter,
+    RunRecord,
+    TaskEnd,
+    TurnCommit,
+    TurnResult,
+)
+from tenuto.store.postgres_connection import STATEMENTS, Database, Transaction, check_settings
+from tenuto.store.postgres_listener import Listener
+from tenuto.store.postgres_schema import migrate
+
+__all__ = ["PostgresStore"]
+
+T = TypeVar("T")
+
+
+class PostgresStore:
+    """See `store.port`. `clock`: for tests, in place of the server's."""
+
+    def __init__(self, url: str, *, clock: Callable[[], int] | None = None, connections: int = 10) -> None:
+        self._database = Database(url, clock, connections)
+        self._changes = Changes()
+        self._listener = Listener(self._database, self._changes.happened)
+        self._heartbeat = postgres_workers.Heartbeat(self._database)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pid = 0
+        self._swept_to = ""  # where the search for runs that miss a timer goes on
+
+    async def open(self) -> None:
+        if self._loop is not None:
+            return
+        connection = await self._database.connect()
+        try:
+            with self._database.translated():
+                settings = await (await connection.execute(STATEMENTS["read_settings"])).fetchone()
+                check_settings(self._database.shown, settings or ())
+                await migrate(connection)
+        finally:
+            await connection.close()
+        self._loop = asyncio.get_running_loop()
+        self._pid = os.getpid()
+
+    async def close(self) -> None:
+        """Ends every connection. On the loop that opened the store."""
+        if self._loop is None:
+            return
+        self._loop = None
+        await self._listener.close()
+        await self._heartbeat.close()
+        await self._database.close()
+
+    async def now(self) -> int:
+        return await self._here(self._database.now)
+
+    async def _here(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Work on the loop the connections belong to, wherever it is asked for."""
+        if self._loop is None:
+            raise StoreUnavailableError(f"{self._database.shown}: the store is not open")
+        if os.getpid() != self._pid:
+            raise StoreRefusedError("a store that was opened before a fork cannot be used in the child")
+        if asyncio.get_running_loop() is self._loop:
+            return await work()
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(), self._loop))
+
+    async def _write(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """The same; waiters of this process hear of it, if there was anything to do."""
+        result = await self._here(work)
+        if result not in (False, [], 0):
+            self._changes.happened()
+        return result
+
+    async def _transact(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        return await self._write(lambda: self._database.transact(work))
+
+    # --- clients
+
+    async def create(self, run: NewRun) -> bool:
+        values = postgres_runs.new_run(run)
+        return bool(await self._write(lambda: self._database.write("insert_run", values)))
+
+    async def get(self, run_id: str) -> RunRecord | None:
+        return await self._here(lambda: postgres_runs.get(self._database, run_id))
+
+    async def runs(self, which: RunFilter | None = None) -> list[RunRecord]:
+        return await self._here(lambda: postgres_runs.find(self._database, which))
+
+    async def rows(self, run_id: str, prefix: bytes = b"") -> list[tuple[bytes, bytes]]:
+        return await self._here(lambda: postgres_runs.rows(self._database, run_id, prefix))
+
+    async def send(self, run_id: str, mail: Mail, message_id: str | None = None) -> int | None:
+        if mail.kind is MailKind.SIGNAL:
+            return await self._write(lambda: postgres_mail.send_signal(self._database, run_id, mail, message_id))
+
+        async def lock_and_send(transaction: Transaction) -> int | None:
+            ending = (run_id,) if mail.kind is MailKind.CANCEL else ()
+            await postgres_mail.lock(transaction, (run_id,), ending=ending)
+            return await postgres_mail.send(transaction, run_id, mail, message_id)
+
+        return await self._transact(lock_and_send)
+
+    async def answer(self, run_id: str, update_id: str) -> bytes | None:
+        values = {"run": run_id, "message": update_id, "kept": ANSWER_KEPT_MS}
+        found = await self._here(lambda: self._database.read("get_answer", values))
+        return found[0][0] if found else None
+
+    async def forget_answer(self, run_id: str, update_id: str) -> None:
+        await self._write(lambda: self._database.write("delete_answer", {"run": run_id, "message": update_id}))
+
+    async def delete(self, run_ids: Sequence[str]) -> None:
+        await self._transact(lambda transaction: postgres_runs.delete(transaction, run_ids))
+
+    async def terminate(self, run_id: str, reason: str | None) -> bool:
+        return await self._transact(lambda transaction: postgres_runs.terminate(transaction, run_id, reason))
+
+    async def release(self, run_id: str) -> bool:
+        return await self._transact(lambda transaction: postgres_runs.release(transaction, run_id))
+
+    async def pause(self, run_id: str) -> bool:
+        return await self._write(lambda: postgres_runs.pause(self._database, run_id))
+
+    async def wake(self, run_id: str) -> None:
+        """A wake-up for a run; nothing fires early."""
+        await self._transact(lambda transaction: postgres_runs.wake_open(transaction, run_id))
+
+    async def enqueue(self, task: EnqueueTask) -> str:
+        """Queues a task without a workflow; its id, or that of the open one with its key."""
+        (task_id,) = await self._transact(lambda transaction: postgres_tasks.queue_tasks(transaction, ((task, None),)))
+        return task_id
+
+    async def task(self, task_id: str) -> tuple[str, bytes | None, bytes | None, int] | None:
+        """Status, output, error and attempts of a task."""
+        found = await self._here(lambda: self._database.read("get_task", {"id": task_id}))
+        return (found[0][0], found[0][1], found[0][2], found[0][3]) if found else None
+
+    async def changed(self, since: int, timeout: float) -> int:
+        await self._here(self._listener.begin)
+        return await self._changes.after(since, timeout)
+
+    async def open_hook(self, run_id: str, key: str, token_hash: str) -> bool:
+        return await self._transact(lambda transaction: postgres_runs.open_hook(transaction, run_id, key, token_hash))
+
+    async def hook_owner(self, token_hash: str) -> str | None:
+        found = await self._here(lambda: self._database.read("hook_owner", {"token": token_hash}))
+        return found[0][0] if found else None
+
+    # --- workers
+
+    async def register(self, worker_id: str, lease_ms: int, capability: str, definitions: Mapping[str, str]) -> None:
+        await self._transact(
+            lambda transaction: postgres_workers.register(transaction, worker_id, lease_ms, capability, definitions)
+        )
+
+    async def heartbeat(self, worker_id: str, lease_ms: int) -> bool:
+        return await self._heartbeat.renew(worker_id, lease_ms)
+
+    async def deregister(self, worker_id: str) -> None:
+        await self._transact(lambda transaction: postgres_workers.deregister(transaction, worker_id))
+
+    async def claim(self, run_id: str) -> Lease:
+        return await self._write(lambda: postgres_runs.claim_one(self._database, run_id))
+
+    async def claim_runs(self, worker_id: str, known: Sequence[str], limit: int) -> list[Claim]:
+        return await self._write(lambda: postgres_runs.claim_runs(self._database, worker_id, known, limit))
+
+    async def claim_tasks(
+        self, worker_id: str, known: Sequence[str], queues: Sequence[str] | None, limit: int
+    ) -> list[ClaimedTask]:
+        return await self._write(lambda: postgres_tasks.claim_tasks(self._database, worker_id, known, queues, limit))
+
+    async def absorb(self, run_ids: Sequence[str]) -> list[str]:
+        if not run_ids:
+            return []
+        found = await self._write(lambda: self._database.write("absorb", {"runs": list(run_ids)}))
+        return [run_id for (run_id,) in found]
+
+    async def mail(self, run_id: str, above: int) -> list[tuple[int, Mail]]:
+        return await self._here(lambda: postgres_mail.read_mail(self._database, run_id, above))
+
+    async def timers(self, run_id: str) -> list[str]:
+        """The locations of a run's timers that are there: one deleted by hand is not (P4)."""
+        found = await self._here(lambda: self._database.read("timers_of", {"run": run_id}))
+        return [location for (location,) in found]
+
+    async def commit(self, commit: TurnCommit) -> list[Outgoing]:
+        (result,) = await self.commit_group((commit,))
+        if result.verdict != "committed":
+            raise LeaseLostError(f"run {commit.lease.run_id}, epoch {commit.lease.epoch}: {result.verdict}")
+        return list(result.undelivered)
+
+    async def commit_group(self, commits: Sequence[TurnCommit]) -> list[TurnResult]:
+        return await self._write(lambda: postgres_turns.commit_group(self._database, commits))
+
+    async def end_task(self, end: TaskEnd) -> bool:
+        return await self._transact(lambda transaction: postgres_tasks.end_task(transaction, end))
+
+    async def fire_timers(self, limit: int) -> int | None:
+        fired, following = await self._here(lambda: postgres_tasks.fire_timers(self._database, limit))
+        if fired:
+            self._changes.happened()
+        return following
+
+    async def sweep(self, max_reclaims: int, limit: int) -> int:
+        swept = await self._write(lambda: postgres_workers.sweep(self._database, max_reclaims, limit))
+        after = self._swept_to
+        self._swept_to = await self._here(lambda: postgres_workers.wake_untimed(self._database, after))
+        return swept

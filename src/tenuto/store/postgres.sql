@@ -1,0 +1,712 @@
+-- Every statement the Postgres store executes. READ COMMITTED, so each statement sees what was committed before it.
+--
+-- Lock order, everywhere: rows of runs by id, rows of tasks by id, timers, resumes by run id. Whoever touches several
+-- runs locks all of them first (lock_runs, Q7); whoever adds mail to a run locks its row by numbering it (Q6). Claims
+-- use SKIP LOCKED and never wait: what is skipped stays pending and is found again.
+-- A wake-up is a row, made by a locking upsert in the transaction of its cause (Q4, V1). One notification per
+-- transaction at most: equal ones are merged by the server.
+-- Lists come as arrays. tenuto_now() is the store's clock; tenuto_ms and tenuto_time translate to milliseconds.
+
+-- begin: a transaction of several statements.
+BEGIN
+
+-- commit: durable when it is answered (P1: synchronous_commit is on).
+COMMIT
+
+-- rollback: as if nothing had been.
+ROLLBACK
+
+-- set_up: the session's settings. Weaker durability in the server's configuration must not reach us (P1). Statements
+-- are few, prepared, and all meant for indexes: a plan made once for all values, that never reads a whole table which
+-- was small when it was made, is the right one for each.
+SELECT set_config('synchronous_commit', 'on', false), set_config('default_transaction_isolation', 'read committed', false),
+       set_config('plan_cache_mode', 'force_generic_plan', false), set_config('enable_seqscan', 'off', false),
+       set_config('enable_hashjoin', 'off', false), set_config('enable_mergejoin', 'off', false),
+       set_config('jit', 'off', false)
+
+-- read_settings: what the promises rest on, read back.
+SELECT current_setting('synchronous_commit'), current_setting('server_version_num')::integer,
+       current_setting('fsync'), current_setting('transaction_read_only')
+
+-- set_clock: only tests have another clock than the server's.
+SELECT set_config('tenuto.fake_now', tenuto_time(%(now)s)::text, false)
+
+-- clock: the store's time.
+SELECT tenuto_ms(tenuto_now())
+
+-- listen: one connection hears for the whole process.
+LISTEN tenuto
+
+-- notify: something became claimable, a run closed, or an update was answered.
+SELECT pg_notify('tenuto', '')::text
+
+-- snapshot: changes with every transaction that wrote anything: the net under lost notifications.
+SELECT pg_current_snapshot()::text
+
+-- lock_migrations: of two processes that find an old schema one migrates and the other waits and finds it done.
+SELECT pg_advisory_xact_lock(746579234)
+
+-- has_meta: whether the schema is there at all.
+SELECT to_regclass('tenuto_meta') IS NOT NULL
+
+-- read_meta: the schema's version, and the oldest code that may use it.
+SELECT schema_version, oldest_release FROM tenuto_meta
+
+-- set_meta: after a migration.
+UPDATE tenuto_meta SET schema_version = %(version)s
+
+-- insert_run: a new run with its first rows; nothing if its id is taken, or its key is taken by an open item of its
+-- queue. The parent is looked up because it may be gone: then nobody is told, and the child is as good as detached.
+WITH made AS (
+    INSERT INTO executions (id, type, target_name, queue, priority, ready_at, status, parent_workflow_id, parent_op,
+                            started_by, started_op, definition, dedup_key, partition_key, attributes, created_at)
+    VALUES (%(id)s, 'workflow', %(target)s, %(queue)s, %(priority)s,
+            tenuto_now() + %(delay)s * interval '1 millisecond', %(status)s,
+            (SELECT id FROM executions WHERE id = %(parent)s), %(parent_op)s, %(started_by)s, %(started_op)s,
+            %(definition)s, %(key)s, %(partition)s, %(attributes)s::jsonb, tenuto_now())
+    ON CONFLICT DO NOTHING
+    RETURNING id, status, ready_at),
+filled AS (
+    INSERT INTO workflow_execution_context (workflow_id, key, value)
+    SELECT made.id, r.key, r.value FROM made, unnest(%(keys)s::bytea[], %(values)s::bytea[]) AS r (key, value)
+    ON CONFLICT (workflow_id, key) DO UPDATE SET value = excluded.value),
+delayed AS (
+    INSERT INTO timer_tasks (id, fire_at, workflow_id, timer_type, created_at)
+    SELECT 'start:' || id, ready_at, id, 'start', tenuto_now() FROM made WHERE status = 'scheduled'
+    ON CONFLICT (id) DO UPDATE SET fire_at = excluded.fire_at)
+SELECT id, CASE WHEN status = 'pending' THEN pg_notify('tenuto', '')::text END FROM made
+
+-- insert_tasks: tasks, of runs or by themselves; those whose id or key is taken are left out of the answer.
+WITH made AS (
+    INSERT INTO executions (id, type, target_name, queue, priority, ready_at, status, args, parent_workflow_id,
+                            parent_op, max_attempts, backoff_ms, backoff_max_ms, timeout_ms, heartbeat_ms, dedup_key,
+                            partition_key, created_at)
+    SELECT t.id, 'task', t.target, t.queue, t.priority, tenuto_now() + t.delay * interval '1 millisecond',
+           CASE WHEN t.delay > 0 THEN 'scheduled' ELSE 'pending' END, t.args, t.parent, t.op, t.max_attempts,
+           t.backoff_ms, t.backoff_max_ms, t.timeout_ms, t.heartbeat_ms, t.key, t.partition, tenuto_now()
+      FROM unnest(%(ids)s::text[], %(targets)s::text[], %(queues)s::text[], %(priorities)s::bigint[],
+                  %(delays)s::bigint[], %(args)s::bytea[], %(parents)s::text[], %(ops)s::text[],
+                  %(max_attempts)s::bigint[], %(backoffs)s::float8[], %(backoff_maxima)s::float8[],
+                  %(timeouts)s::bigint[], %(heartbeats)s::bigint[], %(keys)s::text[], %(partitions)s::text[])
+           AS t (id, target, queue, priority, delay, args, parent, op, max_attempts, backoff_ms, backoff_max_ms,
+                 timeout_ms, heartbeat_ms, key, partition)
+    ON CONFLICT DO NOTHING
+    RETURNING id, status, ready_at),
+delayed AS (
+    INSERT INTO timer_tasks (id, fire_at, workflow_id, timer_type, created_at)
+    SELECT 'start:' || id, ready_at, id, 'start', tenuto_now() FROM made WHERE status = 'scheduled'
+    ON CONFLICT (id) DO UPDATE SET fire_at = excluded.fire_at)
+SELECT id, CASE WHEN status = 'pending' THEN pg_notify('tenuto', '')::text END FROM made
+
+-- keyed: the open item with a key in a queue, locked: it must not end before it knows who follows it.
+SELECT id FROM executions
+ WHERE queue = %(queue)s AND dedup_key = %(key)s
+   AND status IN ('scheduled', 'pending', 'running', 'suspended', 'paused', 'parked')
+   FOR NO KEY UPDATE
+
+-- get_run: one run.
+SELECT id, target_name, status, epoch, tenuto_ms(alarm), reason, started_by, started_op, parent_workflow_id, definition,
+       queue, run_no, tenuto_ms(created_at), tenuto_ms(started_at), tenuto_ms(completed_at), attributes
+  FROM executions WHERE id = %(id)s AND type = 'workflow'
+
+-- all_runs: every run, oldest first.
+SELECT id, target_name, status, epoch, tenuto_ms(alarm), reason, started_by, started_op, parent_workflow_id, definition,
+       queue, run_no, tenuto_ms(created_at), tenuto_ms(started_at), tenuto_ms(completed_at), attributes
+  FROM executions WHERE type = 'workflow' ORDER BY created_at, created_no
+
+-- find_runs: newest first; a filter that is null lets everything pass.
+SELECT id, target_name, status, epoch, tenuto_ms(alarm), reason, started_by, started_op, parent_workflow_id, definition,
+       queue, run_no, tenuto_ms(created_at), tenuto_ms(started_at), tenuto_ms(completed_at), attributes
+  FROM executions
+ WHERE type = 'workflow'
+   AND (%(status)s::text IS NULL OR status = %(status)s)
+   AND (%(target)s::text IS NULL OR target_name = %(target)s)
+   AND (%(since)s::bigint IS NULL OR created_at >= tenuto_time(%(since)s))
+   AND (%(attributes)s::jsonb = '{}' OR attributes @> %(attributes)s::jsonb)
+ ORDER BY created_at DESC, created_no DESC LIMIT %(limit)s
+
+-- all_rows: everything of a run, in byte order.
+SELECT key, value FROM workflow_execution_context WHERE workflow_id = %(id)s ORDER BY key
+
+-- range_rows: a half-open range of a run's keys, in byte order.
+SELECT key, value FROM workflow_execution_context
+ WHERE workflow_id = %(id)s AND key >= %(first)s AND key < %(last)s ORDER BY key
+
+-- commit_row: the hot path: one row of a run that goes on, in one round trip that is its own transaction. The lock is
+-- the fence (P5): whoever claimed the run meanwhile has raised the epoch, and then nothing is found and written.
+-- Nothing is found either where the turn changes what the run's row says; that takes the longer way.
+WITH run AS MATERIALIZED (
+    SELECT id FROM executions
+     WHERE id = %(run)s AND epoch = %(epoch)s AND status = 'running' AND reclaims = 0
+       AND alarm IS NOT DISTINCT FROM tenuto_time(%(alarm)s) AND inbox_seen >= %(seen)s
+       FOR NO KEY UPDATE),
+put AS (
+    INSERT INTO workflow_execution_context (workflow_id, key, value) SELECT id, %(key)s, %(value)s FROM run
+    ON CONFLICT (workflow_id, key) DO UPDATE SET value = excluded.value)
+SELECT 1 FROM run
+
+-- commit_rows: the same for several turns and rows, each turn by its own fence; the answer names those committed.
+-- Rows in id order: that is the lock order.
+WITH run AS MATERIALIZED (
+    SELECT e.id
+      FROM unnest(%(runs)s::text[], %(epochs)s::bigint[], %(alarms)s::bigint[], %(seen)s::bigint[])
+           AS t (run, epoch, alarm, seen)
+      JOIN executions e ON e.id = t.run
+     WHERE e.epoch = t.epoch AND e.status = 'running' AND e.reclaims = 0
+       AND e.alarm IS NOT DISTINCT FROM tenuto_time(t.alarm) AND e.inbox_seen >= t.seen
+     ORDER BY e.id FOR NO KEY UPDATE OF e),
+put AS (
+    INSERT INTO workflow_execution_context (workflow_id, key, value)
+    SELECT p.run, p.key, p.value
+      FROM unnest(%(row_runs)s::text[], %(keys)s::bytea[], %(values)s::bytea[]) AS p (run, key, value)
+     WHERE p.run IN (SELECT id FROM run)
+    ON CONFLICT (workflow_id, key) DO UPDATE SET value = excluded.value)
+SELECT id FROM run
+
+-- lock_runs: the first statement of whatever touches several runs (Q7): those named, the open children of those that
+-- close, and those that follow a task which is withdrawn. In id order, so two of us cannot wait for each other.
+SELECT id, epoch, status, inbox_seq, inbox_seen, reclaims, tenuto_ms(alarm) FROM executions
+ WHERE id = ANY (ARRAY(SELECT unnest(%(ids)s::text[])
+                 UNION SELECT id FROM executions WHERE parent_workflow_id = ANY (%(closing)s::text[])
+                                                   AND type = 'workflow'
+                 UNION SELECT parent_workflow_id FROM executions WHERE id = ANY (%(ending)s::text[])
+                 UNION SELECT workflow_id FROM watchers WHERE target_id = ANY (%(ending)s::text[])))
+   AND type = 'workflow'
+ ORDER BY id FOR NO KEY UPDATE
+
+-- cancels_above: acknowledged cancels that the turns were not given (V7).
+SELECT DISTINCT i.workflow_id
+  FROM unnest(%(runs)s::text[], %(seen)s::bigint[]) AS t (run, seen)
+  JOIN workflow_inbox i ON i.workflow_id = t.run AND i.kind = 'cancel' AND i.seq > t.seen
+
+-- put_rows: rows of several runs.
+INSERT INTO workflow_execution_context (workflow_id, key, value)
+SELECT run, key, value FROM unnest(%(runs)s::text[], %(keys)s::bytea[], %(values)s::bytea[]) AS p (run, key, value)
+ON CONFLICT (workflow_id, key) DO UPDATE SET value = excluded.value
+
+-- delete_rows: single rows of several runs.
+DELETE FROM workflow_execution_context c
+ USING unnest(%(runs)s::text[], %(keys)s::bytea[]) AS d (run, key)
+ WHERE c.workflow_id = d.run AND c.key = d.key
+
+-- delete_ranges: half-open ranges of several runs' rows.
+DELETE FROM workflow_execution_context c
+ USING unnest(%(runs)s::text[], %(firsts)s::bytea[], %(lasts)s::bytea[]) AS d (run, first, last)
+ WHERE c.workflow_id = d.run AND c.key >= d.first AND c.key < d.last
+
+-- send_signal: a signal for an open run with its number (Q6), its row and the wake-up (Q4). One statement, so that
+-- senders need no transaction: the first part locks the run, everything else follows from what it finds. The id is
+-- noted only where there is room, and the number is given only where the id is new (P3).
+WITH run AS MATERIALIZED (
+    SELECT id, inbox_seq FROM executions
+     WHERE id = %(run)s AND type = 'workflow'
+       AND status IN ('scheduled', 'pending', 'running', 'suspended', 'paused', 'parked')
+       FOR NO KEY UPDATE),
+roomy AS MATERIALIZED (
+    SELECT id FROM run
+     WHERE inbox_seq < %(limit)s
+        OR (SELECT count(*) FROM workflow_inbox WHERE workflow_id = %(run)s AND kind = 'update' AND answer IS NULL)
+         + (SELECT count(*) FROM workflow_execution_context
+             WHERE workflow_id = %(run)s AND key >= %(first)s AND key < %(last)s) < %(limit)s),
+noted AS (
+    INSERT INTO workflow_signals (workflow_id, signal_id)
+    SELECT id, %(signal)s FROM roomy WHERE %(signal)s::text IS NOT NULL
+    ON CONFLICT DO NOTHING RETURNING workflow_id),
+numbered AS (
+    UPDATE executions e SET inbox_seq = e.inbox_seq + 1 FROM roomy
+     WHERE e.id = roomy.id AND (%(signal)s::text IS NULL OR EXISTS (SELECT 1 FROM noted))
+    RETURNING e.id, e.inbox_seq, e.status),
+stored AS (
+    INSERT INTO workflow_execution_context (workflow_id, key, value)
+    SELECT id, tenuto_mail_key(inbox_seq), %(data)s FROM numbered),
+woken AS (
+    INSERT INTO executions (id, type, target_name, queue, status, args, priority, ready_at, created_at,
+                            parent_workflow_id)
+    SELECT gen_random_uuid()::text, 'task', 'builtin.resume_workflow', 'system', 'pending', tenuto_resume_args(id), 10,
+           tenuto_now(), tenuto_now(), id
+      FROM numbered WHERE status IN ('running', 'suspended')
+    ON CONFLICT (parent_workflow_id) WHERE target_name = 'builtin.resume_workflow' AND status = 'pending'
+    DO UPDATE SET priority = executions.priority
+    RETURNING parent_workflow_id)
+SELECT (SELECT inbox_seq FROM numbered), EXISTS (SELECT 1 FROM roomy), EXISTS (SELECT 1 FROM run),
+       (SELECT pg_notify('tenuto', '')::text FROM woken)
+
+-- has_signal: whether that signal id was stored before.
+SELECT 1 FROM workflow_signals WHERE workflow_id = %(run)s AND signal_id = %(signal)s
+
+-- number_mail: the next number in a run's inbox (Q6), unless that message is there undecided, or its update has been
+-- decided: no row then, and none for a run that is unknown or closed. The run is locked before, by lock_runs.
+UPDATE executions SET inbox_seq = inbox_seq + 1
+ WHERE id = %(run)s AND type = 'workflow'
+   AND status IN ('scheduled', 'pending', 'running', 'suspended', 'paused', 'parked')
+   AND (%(message)s::text IS NULL
+        OR NOT EXISTS (SELECT 1 FROM workflow_inbox
+                        WHERE workflow_id = %(run)s AND kind = %(kind)s AND message_id = %(message)s
+                          AND answer IS NULL))
+   AND (%(update_key)s::bytea IS NULL
+        OR NOT EXISTS (SELECT 1 FROM workflow_execution_context
+                        WHERE workflow_id = %(run)s AND key = %(update_key)s))
+RETURNING inbox_seq, status
+
+-- insert_mail: updates, cancels and results.
+INSERT INTO workflow_inbox (workflow_id, seq, kind, message_id, name, data, at)
+VALUES (%(run)s, %(seq)s, %(kind)s, %(message)s, %(name)s, %(data)s, tenuto_now())
+
+-- buffered: how much mail waits that clients and other runs sent.
+SELECT (SELECT count(*) FROM workflow_inbox WHERE workflow_id = %(run)s AND kind = 'update' AND answer IS NULL)
+     + (SELECT count(*) FROM workflow_execution_context
+         WHERE workflow_id = %(run)s AND key >= %(first)s AND key < %(last)s)
+
+-- read_mail: undecided mail above a number, signals and the rest, in one snapshot.
+SELECT seq, data FROM workflow_inbox
+ WHERE workflow_id = %(run)s AND seq > %(above)s AND seq > 0 AND answer IS NULL
+UNION ALL
+SELECT ('x' || convert_from(substr(key, 4, 16), 'UTF8'))::bit(64)::bigint, value FROM workflow_execution_context
+ WHERE workflow_id = %(run)s AND key >= %(first)s AND key < %(last)s
+ ORDER BY 1
+
+-- delete_mail: mail that turns decided. A rejected update stays, as its answer.
+DELETE FROM workflow_inbox i
+ USING unnest(%(runs)s::text[], %(numbers)s::bigint[]) AS d (run, number)
+ WHERE i.workflow_id = d.run AND i.seq = d.number AND i.answer IS NULL
+
+-- set_answer: a rejection. Where the update's row is gone, one below all numbers takes it.
+INSERT INTO workflow_inbox (workflow_id, seq, kind, message_id, name, data, at, answer)
+VALUES (%(run)s, (SELECT least(coalesce(min(seq), 0), 0) - 1 FROM workflow_inbox WHERE workflow_id = %(run)s),
+        'update', %(message)s, '', '', tenuto_now(), %(answer)s)
+ON CONFLICT (workflow_id, kind, message_id) DO UPDATE SET answer = excluded.answer, at = excluded.at
+
+-- get_answer: a rejection, while it is kept.
+SELECT answer FROM workflow_inbox
+ WHERE workflow_id = %(run)s AND kind = 'update' AND message_id = %(message)s AND answer IS NOT NULL
+   AND at > tenuto_now() - %(kept)s * interval '1 millisecond'
+
+-- delete_answer: read, or to be replaced by a new send.
+DELETE FROM workflow_inbox
+ WHERE workflow_id = %(run)s AND kind = 'update' AND message_id = %(message)s AND answer IS NOT NULL
+
+-- delete_old_answers: nobody came for them.
+DELETE FROM workflow_inbox WHERE answer IS NOT NULL AND at <= tenuto_now() - %(kept)s * interval '1 millisecond'
+
+-- wake: a pending resume for each of these runs, at most one (Q4). The no-op update is the point: it locks the pending
+-- row until the cause commits, so no claimer acts on the wake-up before the cause is visible (R012).
+WITH woken AS (
+    INSERT INTO executions (id, type, target_name, queue, status, args, priority, ready_at, created_at,
+                            parent_workflow_id)
+    SELECT gen_random_uuid()::text, 'task', 'builtin.resume_workflow', 'system', 'pending', tenuto_resume_args(run), 10,
+           tenuto_now(), tenuto_now(), run
+      FROM (SELECT DISTINCT run FROM unnest(%(runs)s::text[]) AS u (run)) x ORDER BY run
+    ON CONFLICT (parent_workflow_id) WHERE target_name = 'builtin.resume_workflow' AND status = 'pending'
+    DO UPDATE SET priority = executions.priority
+    RETURNING parent_workflow_id)
+SELECT pg_notify('tenuto', '')::text FROM (SELECT 1 FROM woken LIMIT 1) any_woken
+
+-- unpause_for_cancel: a cancel lets a paused run go on.
+UPDATE executions SET status = 'suspended' WHERE id = %(run)s AND status = 'paused'
+
+-- claim_resumes: wake-ups become leases (Q2, V3); those of runs that are not suspended mean nothing and go.
+-- The time comes along: no later look at our estimate of the clock may be before what made the run claimable (P4).
+WITH picked AS MATERIALIZED (
+    SELECT r.id AS resume_id, w.id AS run_id, w.status, r.priority, r.ready_at
+      FROM executions r JOIN executions w ON w.id = r.parent_workflow_id
+     WHERE r.queue = 'system' AND r.type = 'task' AND r.status = 'pending'
+       AND r.target_name = 'builtin.resume_workflow' AND w.lease_owner IS NULL
+       AND (w.status <> 'suspended' OR w.target_name = ANY (%(known)s::text[]))
+     ORDER BY r.priority DESC, r.ready_at, r.id LIMIT %(limit)s FOR UPDATE OF r, w SKIP LOCKED),
+gone AS (DELETE FROM executions e USING picked p WHERE e.id = p.resume_id RETURNING e.id),
+leased AS (
+    UPDATE executions w
+       SET status = 'running', lease_owner = %(worker)s, epoch = w.epoch + 1,
+           started_at = coalesce(w.started_at, tenuto_now())
+      FROM picked p WHERE w.id = p.run_id AND p.status = 'suspended'
+    RETURNING w.id, w.target_name, w.status, w.epoch, tenuto_ms(w.alarm), w.reason, w.started_by, w.started_op,
+              w.parent_workflow_id, w.definition, w.queue, w.run_no, tenuto_ms(w.created_at), tenuto_ms(w.started_at),
+              tenuto_ms(w.completed_at), w.attributes, p.priority, p.ready_at)
+SELECT tenuto_ms(tenuto_now()), (SELECT count(*) FROM gone), leased.*
+  FROM (SELECT 1) one LEFT JOIN leased ON true ORDER BY leased.priority DESC, leased.ready_at, leased.id
+
+-- claim_starts: runs that have not begun (Q3), over all queues: a skip scan, one probe of executions_ready each.
+WITH RECURSIVE waiting (queue) AS (
+    SELECT (SELECT queue FROM executions WHERE status = 'pending' ORDER BY queue LIMIT 1)
+    UNION ALL
+    SELECT (SELECT e.queue FROM executions e WHERE e.status = 'pending' AND e.queue > waiting.queue
+             ORDER BY e.queue LIMIT 1)
+      FROM waiting WHERE waiting.queue IS NOT NULL),
+picked AS MATERIALIZED (
+    SELECT ready.id, ready.priority, ready.ready_at
+      FROM waiting CROSS JOIN LATERAL (
+           SELECT e.id, e.priority, e.ready_at FROM executions e
+            WHERE e.status = 'pending' AND e.queue = waiting.queue AND e.type = 'workflow'
+              AND e.target_name = ANY (%(known)s::text[])
+            ORDER BY e.priority DESC, e.ready_at, e.id LIMIT %(limit)s FOR UPDATE OF e SKIP LOCKED) ready
+     ORDER BY ready.priority DESC, ready.ready_at, ready.id LIMIT %(limit)s),
+leased AS (
+    UPDATE executions w
+       SET status = 'running', lease_owner = %(worker)s, epoch = w.epoch + 1,
+           started_at = coalesce(w.started_at, tenuto_now())
+      FROM picked p WHERE w.id = p.id
+    RETURNING w.id, w.target_name, w.status, w.epoch, tenuto_ms(w.alarm), w.reason, w.started_by, w.started_op,
+              w.parent_workflow_id, w.definition, w.queue, w.run_no, tenuto_ms(w.created_at), tenuto_ms(w.started_at),
+              tenuto_ms(w.completed_at), w.attributes, p.priority, p.ready_at)
+SELECT tenuto_ms(tenuto_now()), 0, leased.* FROM leased ORDER BY leased.priority DESC, leased.ready_at, leased.id
+
+-- claim_tasks: tasks of these queues, or of all (Q3). A claimed attempt counts at once, so a worker that dies in it
+-- cannot make it endless (P2).
+WITH RECURSIVE waiting (queue) AS (
+    SELECT (SELECT queue FROM executions WHERE status = 'pending' ORDER BY queue LIMIT 1)
+    UNION ALL
+    SELECT (SELECT e.queue FROM executions e WHERE e.status = 'pending' AND e.queue > waiting.queue
+             ORDER BY e.queue LIMIT 1)
+      FROM waiting WHERE waiting.queue IS NOT NULL),
+picked AS MATERIALIZED (
+    SELECT ready.id, ready.priority, ready.ready_at
+      FROM waiting CROSS JOIN LATERAL (
+           SELECT e.id, e.priority, e.ready_at FROM executions e
+            WHERE e.status = 'pending' AND e.queue = waiting.queue AND e.type = 'task'
+              AND e.target_name = ANY (%(known)s::text[])
+              AND (%(queues)s::text[] IS NULL OR waiting.queue = ANY (%(queues)s::text[]))
+            ORDER BY e.priority DESC, e.ready_at, e.id LIMIT %(limit)s FOR UPDATE OF e SKIP LOCKED) ready
+     ORDER BY ready.priority DESC, ready.ready_at, ready.id LIMIT %(limit)s),
+leased AS (
+    UPDATE executions e
+       SET status = 'running', lease_owner = %(worker)s, epoch = e.epoch + 1, attempt = e.attempt + 1,
+           started_at = tenuto_now()
+      FROM picked p WHERE e.id = p.id
+    RETURNING e.id, e.target_name, e.args, e.epoch, e.attempt, e.max_attempts, e.backoff_ms, e.backoff_max_ms,
+              e.timeout_ms, e.heartbeat_ms, e.parent_workflow_id, coalesce(e.parent_op, ''), p.priority, p.ready_at)
+SELECT leased.* FROM leased ORDER BY leased.priority DESC, leased.ready_at, leased.id
+
+-- raise_epoch: a lease on one run by id; every older one can no longer write.
+UPDATE executions SET epoch = epoch + 1 WHERE id = %(run)s AND type = 'workflow' RETURNING epoch
+
+-- absorb: the owner of live runs takes their wake-ups, before it reads their mail (Q5). One whose cause is not
+-- committed yet is locked, skipped, and found again.
+WITH picked AS MATERIALIZED (
+    SELECT id FROM executions
+     WHERE target_name = 'builtin.resume_workflow' AND status = 'pending'
+       AND parent_workflow_id = ANY (%(runs)s::text[]) FOR UPDATE SKIP LOCKED)
+DELETE FROM executions e USING picked WHERE e.id = picked.id RETURNING e.parent_workflow_id
+
+-- note_turns: runs that stay as they are, with another place in their mail or another alarm.
+UPDATE executions e
+   SET inbox_seen = greatest(e.inbox_seen, t.seen), alarm = tenuto_time(t.alarm),
+       reclaims = CASE WHEN t.progress THEN 0 ELSE e.reclaims END
+  FROM unnest(%(runs)s::text[], %(seen)s::bigint[], %(alarms)s::bigint[], %(progress)s::boolean[])
+       AS t (run, seen, alarm, progress)
+ WHERE e.id = t.run
+   AND (e.inbox_seen < t.seen OR e.alarm IS DISTINCT FROM tenuto_time(t.alarm) OR (t.progress AND e.reclaims > 0))
+
+-- suspend_turns: runs that wait. A pause that was asked for comes now; mail that came meanwhile keeps one running (V1).
+UPDATE executions e
+   SET status = CASE WHEN e.pause_requested THEN 'paused' WHEN e.inbox_seq > t.seen THEN 'running'
+                     ELSE 'suspended' END,
+       lease_owner = CASE WHEN NOT e.pause_requested AND e.inbox_seq > t.seen THEN e.lease_owner END,
+       pause_requested = false, inbox_seen = greatest(e.inbox_seen, t.seen), alarm = tenuto_time(t.alarm),
+       reclaims = CASE WHEN t.progress THEN 0 ELSE e.reclaims END, completed_at = NULL,
+       run_no = e.run_no + t.continued, definition = coalesce(t.definition, e.definition),
+       timer_count = CASE WHEN t.alarm IS NULL THEN 0
+                          ELSE (SELECT count(*) FROM timer_tasks WHERE workflow_id = t.run AND metadata IS NOT NULL)
+                      END
+  FROM unnest(%(runs)s::text[], %(seen)s::bigint[], %(alarms)s::bigint[], %(progress)s::boolean[],
+              %(continued)s::bigint[], %(definitions)s::text[])
+       AS t (run, seen, alarm, progress, continued, definition)
+ WHERE e.id = t.run RETURNING e.id, e.status
+
+-- run_on_turns: runs with work under way that were not running, have a new definition, or begin the next of the chain.
+UPDATE executions e
+   SET status = 'running', inbox_seen = greatest(e.inbox_seen, t.seen), alarm = tenuto_time(t.alarm),
+       reclaims = CASE WHEN t.progress THEN 0 ELSE e.reclaims END, completed_at = NULL,
+       run_no = e.run_no + t.continued, definition = coalesce(t.definition, e.definition)
+  FROM unnest(%(runs)s::text[], %(seen)s::bigint[], %(alarms)s::bigint[], %(progress)s::boolean[],
+              %(continued)s::bigint[], %(definitions)s::text[])
+       AS t (run, seen, alarm, progress, continued, definition)
+ WHERE e.id = t.run
+
+-- close_turns: outcomes; the lease goes with them (V7).
+UPDATE executions e
+   SET status = t.status, lease_owner = NULL, completed_at = tenuto_now(), inbox_seen = greatest(e.inbox_seen, t.seen),
+       alarm = NULL, timer_count = 0, reclaims = 0, reason = t.reason, pause_requested = false, holds_slot = false,
+       definition = coalesce(t.definition, e.definition)
+  FROM unnest(%(runs)s::text[], %(statuses)s::text[], %(seen)s::bigint[], %(reasons)s::text[], %(definitions)s::text[])
+       AS t (run, status, seen, reason, definition)
+ WHERE e.id = t.run
+
+-- empty_closed: what closed runs no longer need goes; updates nobody decided are answered (P8, V4, V7). The answer
+-- lists open children: spawned runs do not outlive their parent unasked.
+WITH timers AS (DELETE FROM timer_tasks WHERE workflow_id = ANY (%(runs)s::text[])),
+resumes AS (
+    DELETE FROM executions WHERE parent_workflow_id = ANY (%(runs)s::text[])
+       AND target_name = 'builtin.resume_workflow' AND status = 'pending'),
+tokens AS (DELETE FROM hooks WHERE workflow_id = ANY (%(runs)s::text[])),
+answered AS (
+    UPDATE workflow_inbox SET answer = %(answer)s, at = tenuto_now()
+     WHERE workflow_id = ANY (%(runs)s::text[]) AND kind = 'update' AND answer IS NULL),
+emptied AS (
+    DELETE FROM workflow_inbox WHERE workflow_id = ANY (%(runs)s::text[]) AND kind <> 'update' AND answer IS NULL)
+SELECT parent_workflow_id, id FROM executions
+ WHERE parent_workflow_id = ANY (%(runs)s::text[]) AND type = 'workflow'
+   AND status IN ('scheduled', 'pending', 'running', 'suspended', 'paused', 'parked')
+ ORDER BY id
+
+-- park_turn: the engine cannot go on with it; nothing else changes (P6).
+UPDATE executions
+   SET status = 'parked', lease_owner = NULL, reason = %(reason)s, parked_by = %(parked_by)s, holds_slot = false
+ WHERE id = %(run)s
+
+-- stop_timers: timers that turns withdrew.
+DELETE FROM timer_tasks WHERE id = ANY (%(ids)s::text[])
+
+-- start_timers: timers that turns asked for; the same place again is the same timer with a new deadline.
+INSERT INTO timer_tasks (id, fire_at, workflow_id, timer_type, metadata, created_at)
+SELECT t.id, tenuto_time(t.deadline), t.run, t.sort, t.location, tenuto_now()
+  FROM unnest(%(ids)s::text[], %(deadlines)s::bigint[], %(runs)s::text[], %(sorts)s::text[], %(locations)s::text[])
+       AS t (id, deadline, run, sort, location)
+ON CONFLICT (id) DO UPDATE SET fire_at = excluded.fire_at, timer_type = excluded.timer_type
+
+-- start_alarms: a run's earliest deadline has a row, whatever made it: a cancel's time limit has no timer of its own.
+INSERT INTO timer_tasks (id, fire_at, workflow_id, timer_type, created_at)
+SELECT 'alarm:' || t.run, tenuto_time(t.alarm), t.run, 'timeout', tenuto_now()
+  FROM unnest(%(runs)s::text[], %(alarms)s::bigint[]) AS t (run, alarm)
+ WHERE NOT EXISTS (SELECT 1 FROM timer_tasks k WHERE k.workflow_id = t.run AND k.fire_at <= tenuto_time(t.alarm))
+ON CONFLICT (id) DO UPDATE SET fire_at = excluded.fire_at
+
+-- timers_of: the locations of a run's own timers that are there; one deleted by hand is not (P4).
+SELECT metadata FROM timer_tasks WHERE workflow_id = %(run)s AND metadata IS NOT NULL ORDER BY fire_at, id
+
+-- delete_timers: all of these executions.
+DELETE FROM timer_tasks WHERE workflow_id = ANY (%(ids)s::text[])
+
+-- open_hook: gives a token to a run; no row: another run has it. Those of closed runs are gone.
+INSERT INTO hooks AS h (token_hash, workflow_id, key) VALUES (%(token)s, %(run)s, %(key)s)
+ON CONFLICT (token_hash) DO UPDATE SET key = excluded.key WHERE h.workflow_id = excluded.workflow_id
+RETURNING h.token_hash
+
+-- drop_hook: the token a key had before, where a new one was minted because the first did not reach the run.
+DELETE FROM hooks WHERE key = %(key)s AND workflow_id = %(run)s AND token_hash <> %(token)s
+
+-- hook_owner: the open run that has a token.
+SELECT h.workflow_id FROM hooks h JOIN executions e ON e.id = h.workflow_id
+ WHERE h.token_hash = %(token)s
+   AND e.status IN ('scheduled', 'pending', 'running', 'suspended', 'paused', 'parked')
+
+-- child_origin: whose child an id is.
+SELECT started_by, started_op, target_name, status FROM executions WHERE id = %(id)s
+
+-- told_of: whom to tell about the end of an execution: its parent, and who follows it without having started it.
+SELECT parent_workflow_id, parent_op FROM executions WHERE id = %(id)s AND parent_workflow_id IS NOT NULL
+UNION
+SELECT workflow_id, op FROM watchers WHERE target_id = %(id)s
+ ORDER BY 1, 2
+
+-- insert_watcher: a task whose key is taken follows the one that has it.
+INSERT INTO watchers (target_id, workflow_id, op, task_id) VALUES (%(target)s, %(run)s, %(op)s, %(task)s)
+ON CONFLICT DO NOTHING
+
+-- delete_watchers: all that follow an execution; they have been told.
+DELETE FROM watchers WHERE target_id = %(id)s
+
+-- delete_following: tasks that were withdrawn, where they only followed others.
+DELETE FROM watchers WHERE task_id = ANY (%(ids)s::text[])
+
+-- cancel_waiting_tasks: tasks nobody has begun end at once. Locked in id order.
+WITH picked AS MATERIALIZED (
+    SELECT id FROM executions WHERE id = ANY (%(ids)s::text[]) AND type = 'task'
+       AND status IN ('scheduled', 'pending') ORDER BY id FOR NO KEY UPDATE)
+UPDATE executions e SET status = 'cancelled', completed_at = tenuto_now(), epoch = e.epoch + 1
+  FROM picked WHERE e.id = picked.id
+RETURNING e.id, e.target_name, e.parent_op, e.attempt
+
+-- flag_running_tasks: tasks under way see it at their next heartbeat.
+UPDATE executions SET cancel_requested = true
+ WHERE id = ANY (%(ids)s::text[]) AND type = 'task' AND status = 'running'
+
+-- open_tasks: of a run that is terminated.
+SELECT id FROM executions
+ WHERE parent_workflow_id = %(run)s AND type = 'task' AND target_name <> 'builtin.resume_workflow'
+   AND status IN ('scheduled', 'pending', 'running')
+
+-- end_task: the final outcome, if its worker still has the task (Q8, P5); no row: it does not.
+UPDATE executions
+   SET status = %(status)s, lease_owner = NULL, holds_slot = false, completed_at = tenuto_now(), output = %(output)s,
+       error = %(error)s
+ WHERE id = %(id)s AND epoch = %(epoch)s AND status = 'running' AND type = 'task' RETURNING id
+
+-- retry_task: tried again later; its start is a timer.
+WITH kept AS (
+    UPDATE executions SET status = 'scheduled', lease_owner = NULL, error = %(error)s, ready_at = tenuto_time(%(at)s)
+     WHERE id = %(id)s AND epoch = %(epoch)s AND status = 'running' AND type = 'task' RETURNING id)
+INSERT INTO timer_tasks (id, fire_at, workflow_id, timer_type, created_at)
+SELECT 'start:' || id, tenuto_time(%(at)s), id, 'start', tenuto_now() FROM kept
+ON CONFLICT (id) DO UPDATE SET fire_at = excluded.fire_at RETURNING workflow_id
+
+-- get_task: a task as its client sees it.
+SELECT status, output, error, attempt FROM executions WHERE id = %(id)s AND type = 'task'
+
+-- fire_timers: removes what is due and wakes each run once, in one statement (Q9, P4).
+-- DISTINCT: two timers of one run would touch the same resume row twice, which is an error.
+WITH due AS MATERIALIZED (
+    SELECT id FROM timer_tasks WHERE fire_at <= tenuto_now() AND timer_type <> 'start'
+     ORDER BY fire_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED),
+fired AS (DELETE FROM timer_tasks t USING due WHERE t.id = due.id RETURNING t.workflow_id),
+woken AS (
+    INSERT INTO executions (id, type, target_name, queue, status, args, priority, ready_at, created_at,
+                            parent_workflow_id)
+    SELECT gen_random_uuid()::text, 'task', 'builtin.resume_workflow', 'system', 'pending',
+           tenuto_resume_args(d.workflow_id), 10, tenuto_now(), tenuto_now(), d.workflow_id
+      FROM (SELECT DISTINCT workflow_id FROM fired) d ORDER BY d.workflow_id
+    ON CONFLICT (parent_workflow_id) WHERE target_name = 'builtin.resume_workflow' AND status = 'pending'
+    DO UPDATE SET priority = executions.priority
+    RETURNING parent_workflow_id)
+SELECT pg_notify('tenuto', '')::text FROM (SELECT 1 FROM woken LIMIT 1) any_woken
+
+-- fire_starts: delayed starts and retries become claimable (Q10); one that was paused meanwhile stays so.
+WITH due AS MATERIALIZED (
+    SELECT t.id, e.id AS execution FROM timer_tasks t JOIN executions e ON e.id = t.workflow_id
+     WHERE t.timer_type = 'start' AND t.fire_at <= tenuto_now()
+     ORDER BY t.fire_at LIMIT %(limit)s FOR UPDATE OF t, e SKIP LOCKED),
+gone AS (DELETE FROM timer_tasks t USING due WHERE t.id = due.id),
+ready AS (
+    UPDATE executions e
+       SET status = CASE WHEN e.pause_requested THEN 'paused' ELSE 'pending' END, pause_requested = false,
+           ready_at = tenuto_now()
+      FROM due WHERE e.id = due.execution AND e.status = 'scheduled' RETURNING e.id)
+SELECT pg_notify('tenuto', '')::text FROM (SELECT 1 FROM ready LIMIT 1) any_ready
+
+-- next_deadline: when the timer loop has to look again.
+SELECT tenuto_ms(min(fire_at)), tenuto_ms(tenuto_now()) FROM timer_tasks
+
+-- insert_worker: makes a worker known.
+INSERT INTO workers (id, lease_until, started_at, host, pid, release, capability)
+VALUES (%(id)s, tenuto_now() + %(lease)s * interval '1 millisecond', tenuto_now(), %(host)s, %(pid)s, %(release)s,
+        %(capability)s)
+ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until, capability = excluded.capability
+
+-- insert_definitions: what workers have, so that clients can name it. Ordered: two workers that start together must
+-- not wait for each other.
+INSERT INTO definitions (id, hash, kind)
+SELECT id, hash, kind FROM unnest(%(ids)s::text[], %(hashes)s::text[], %(kinds)s::text[]) AS d (id, hash, kind)
+ ORDER BY id, hash
+ON CONFLICT DO NOTHING
+
+-- release_parked: a worker with other capabilities may be the deploy that parked runs wait for. Locked in id order.
+WITH picked AS MATERIALIZED (
+    SELECT id FROM executions
+     WHERE status = 'parked' AND target_name = ANY (%(known)s::text[])
+       AND parked_by IS DISTINCT FROM %(capability)s::text
+     ORDER BY id FOR NO KEY UPDATE)
+UPDATE executions e SET status = 'suspended', reason = NULL, parked_by = NULL, reclaims = 0
+  FROM picked WHERE e.id = picked.id RETURNING e.id
+
+-- heartbeat: renews all leases of a worker by one row; a late one revives nothing (Q1).
+UPDATE workers SET lease_until = tenuto_now() + %(lease)s * interval '1 millisecond'
+ WHERE id = %(id)s AND lease_until >= tenuto_now() RETURNING id
+
+-- give_back_runs: a worker that leaves in good order; not counted as reclaim. Locked in id order.
+WITH picked AS MATERIALIZED (
+    SELECT id FROM executions WHERE lease_owner = %(worker)s AND type = 'workflow' ORDER BY id FOR NO KEY UPDATE)
+UPDATE executions e SET status = 'suspended', lease_owner = NULL, epoch = e.epoch + 1
+  FROM picked WHERE e.id = picked.id RETURNING e.id
+
+-- give_back_tasks: claimable again at once; the attempt does not count. Locked in id order.
+WITH picked AS MATERIALIZED (
+    SELECT id FROM executions WHERE lease_owner = %(worker)s AND type = 'task' ORDER BY id FOR NO KEY UPDATE),
+back AS (
+    UPDATE executions e
+       SET status = 'pending', lease_owner = NULL, epoch = e.epoch + 1, attempt = greatest(e.attempt - 1, 0),
+           ready_at = tenuto_now()
+      FROM picked WHERE e.id = picked.id RETURNING e.id)
+SELECT pg_notify('tenuto', '')::text FROM (SELECT 1 FROM back LIMIT 1) any_back
+
+-- delete_worker: gone.
+DELETE FROM workers WHERE id = %(id)s
+
+-- lost_runs: leases of runs whose worker is gone (Q11).
+SELECT e.id, e.reclaims,
+       coalesce(k.capability, (SELECT capability FROM workers ORDER BY started_at DESC LIMIT 1)), e.pause_requested
+  FROM executions e LEFT JOIN workers k ON k.id = e.lease_owner
+ WHERE e.lease_owner IS NOT NULL AND e.type = 'workflow' AND (k.id IS NULL OR k.lease_until < tenuto_now())
+ ORDER BY e.id LIMIT %(limit)s FOR NO KEY UPDATE OF e SKIP LOCKED
+
+-- lost_tasks: the same for tasks, not locked: their parents come first, so each is looked at again (Q11, section 8).
+SELECT e.id, e.epoch, e.target_name, coalesce(e.parent_op, ''), e.attempt, e.max_attempts, e.backoff_ms,
+       e.backoff_max_ms, tenuto_ms(tenuto_now())
+  FROM executions e LEFT JOIN workers k ON k.id = e.lease_owner
+ WHERE e.lease_owner IS NOT NULL AND e.type = 'task' AND (k.id IS NULL OR k.lease_until < tenuto_now())
+ ORDER BY e.id LIMIT %(limit)s
+
+-- delete_lost_workers: with their leases swept, nothing needs their rows.
+DELETE FROM workers w
+ WHERE w.lease_until < tenuto_now() AND NOT EXISTS (SELECT 1 FROM executions e WHERE e.lease_owner = w.id)
+
+-- sweep_run: taken from its worker, which can no longer write (V3).
+UPDATE executions
+   SET status = %(status)s, lease_owner = NULL, epoch = epoch + 1, reclaims = reclaims + 1, reason = %(reason)s,
+       parked_by = %(parked_by)s, pause_requested = false
+ WHERE id = %(id)s
+
+-- raise_task_epoch: of a task that was taken from its worker, which can no longer end it.
+UPDATE executions SET epoch = epoch + 1 WHERE id = %(id)s
+
+-- start_reclaim: a run that lost its workers again is tried later and later.
+INSERT INTO timer_tasks (id, fire_at, workflow_id, timer_type, created_at)
+VALUES ('reclaim:' || %(run)s::text, tenuto_now() + %(delay)s * interval '1 millisecond', %(run)s, 'retry', tenuto_now())
+ON CONFLICT (id) DO UPDATE SET fire_at = excluded.fire_at
+
+-- timed_slice: the next suspended runs with timers, by id, and whether one of them is missing; the sweep goes through
+-- all of them slice by slice, so that its cost does not grow with what sleeps.
+SELECT id, timer_count > (SELECT count(*) FROM timer_tasks t WHERE t.workflow_id = e.id AND t.metadata IS NOT NULL)
+  FROM executions e
+ WHERE status = 'suspended' AND timer_count > 0 AND id > %(after)s
+ ORDER BY id LIMIT %(limit)s
+
+-- pause_now: a run nobody works on. One that waits for its start is paused when that comes.
+UPDATE executions
+   SET status = CASE WHEN status IN ('suspended', 'pending') AND lease_owner IS NULL THEN 'paused' ELSE status END,
+       pause_requested = (status IN ('running', 'scheduled') OR lease_owner IS NOT NULL)
+ WHERE id = %(run)s AND type = 'workflow' AND status IN ('scheduled', 'pending', 'running', 'suspended', 'paused')
+RETURNING status
+
+-- unpause: lets a paused or parked run go on, or forgets a pause that has not come yet.
+UPDATE executions
+   SET status = CASE WHEN status IN ('paused', 'parked') THEN 'suspended' ELSE status END,
+       pause_requested = false, reclaims = 0, reason = NULL, parked_by = NULL
+ WHERE id = %(run)s AND type = 'workflow' AND (status IN ('paused', 'parked') OR pause_requested)
+RETURNING status
+
+-- terminate: closed at once; the epoch shuts out whoever has it (V3).
+UPDATE executions
+   SET status = 'terminated', epoch = epoch + 1, lease_owner = NULL, completed_at = tenuto_now(), reason = %(reason)s,
+       alarm = NULL, timer_count = 0, pause_requested = false, holds_slot = false
+ WHERE id = %(run)s AND type = 'workflow'
+   AND status IN ('scheduled', 'pending', 'running', 'suspended', 'paused', 'parked')
+RETURNING id
+
+-- cancel_unstarted: a run that has not begun ends without a worker.
+UPDATE executions
+   SET status = 'cancelled', epoch = epoch + 1, completed_at = tenuto_now(), alarm = NULL, timer_count = 0,
+       pause_requested = false
+ WHERE id = %(run)s AND status IN ('scheduled', 'pending')
+RETURNING id
+
+-- unlink_children: child runs outlive the deletion of their parent; its tasks and resumes do not.
+UPDATE executions SET parent_workflow_id = NULL
+ WHERE type = 'workflow' AND parent_workflow_id = ANY (%(ids)s::text[])
+
+-- delete_belongings: what belongs to runs and has no foreign key.
+WITH rows AS (DELETE FROM workflow_execution_context WHERE workflow_id = ANY (%(ids)s::text[])),
+inbox AS (DELETE FROM workflow_inbox WHERE workflow_id = ANY (%(ids)s::text[])),
+signals AS (DELETE FROM workflow_signals WHERE workflow_id = ANY (%(ids)s::text[])),
+following AS (DELETE FROM watchers WHERE workflow_id = ANY (%(ids)s::text[])),
+tokens AS (DELETE FROM hooks WHERE workflow_id = ANY (%(ids)s::text[])),
+details AS (DELETE FROM step_details WHERE workflow_id = ANY (%(ids)s::text[]))
+DELETE FROM watchers WHERE target_id = ANY (%(ids)s::text[])
+    OR target_id IN (SELECT id FROM executions WHERE parent_workflow_id = ANY (%(ids)s::text[]))
+
+-- delete_executions: by id; tasks, resumes and timers go with them.
+DELETE FROM executions WHERE id = ANY (%(ids)s::text[])
+
+-- take_background: take or renew a background duty; no row: somebody else has it (Q12).
+INSERT INTO background_leases AS b (name, owner, until)
+VALUES (%(name)s, %(owner)s, tenuto_now() + %(ttl)s * interval '1 millisecond')
+ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, until = excluded.until
+ WHERE b.owner = excluded.owner OR b.until < tenuto_now() RETURNING owner

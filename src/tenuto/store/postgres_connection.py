@@ -1,0 +1,287 @@
+"""Connections to Postgres: their settings, their errors, transactions that are repeated, and the server's clock.
+
+Rules:
+
+1. Every connection is in autocommit: a single statement is its own transaction; several are put between `begin` and
+   `commit` in one pipeline, in which only reading an answer waits for the server.
+2. What the server refused because of others (40001, 40P01) is repeated as a whole. A connection lost before COMMIT was
+   sent has changed nothing, and the work is repeated once; lost after it, nobody knows: `CommitUnknownError`.
+3. The estimate of the server's clock is never ahead of it: its last answer, carried on by the monotonic clock (P4).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import time
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, Final, LiteralString, TypeAlias, TypeVar, cast
+
+from tenuto.errors import CommitUnknownError, ConfigError, StoreRefusedError, StoreUnavailableError
+from tenuto.store.statements import load_statements
+
+try:
+    import psycopg
+    from psycopg import errors
+    from psycopg.conninfo import conninfo_to_dict
+    from psycopg.pq import TransactionStatus
+    from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
+except ImportError as missing:
+    raise ConfigError("the Postgres store needs psycopg: pip install 'tenuto[postgres]'") from missing
+
+__all__ = ["CONNECT_SECONDS", "STATEMENTS", "Database", "Row", "Transaction", "Values", "check_settings"]
+
+T = TypeVar("T")
+Row: TypeAlias = tuple[Any, ...]
+Values: TypeAlias = "Mapping[str, Any] | None"
+Connection: TypeAlias = "psycopg.AsyncConnection[Row]"
+Cursor: TypeAlias = "psycopg.AsyncCursor[Row]"
+
+# Out of our own file: as literal as if it stood here. To mypy every text is.
+STATEMENTS: Final = cast("Mapping[str, LiteralString]", load_statements("postgres.sql"))  # type: ignore[redundant-cast]
+OLDEST_SERVER: Final = 140_000
+ATTEMPTS: Final = 10
+CONNECT_SECONDS: Final = 10
+CLOCK_AGE: Final = 1.0  # seconds an answer of the server's clock is carried on
+
+_CROSSED: Final = (errors.SerializationFailure, errors.DeadlockDetected)
+_UNAVAILABLE: Final = (psycopg.OperationalError, psycopg.InterfaceError, errors.ReadOnlySqlTransaction)
+
+
+class _LostError(Exception):
+    """The connection broke before anything could have been committed on it."""
+
+
+class Transaction:
+    """Statements between `begin` and `commit`, by their name in `postgres.sql`."""
+
+    __slots__ = ("_connection", "now")
+
+    def __init__(self, connection: Connection, now: int) -> None:
+        self._connection = connection
+        self.now = now  # as written into records; what is compared is compared by the server
+
+    async def start(self, name: str, values: Values = None) -> Cursor:
+        """Sends a statement; its rows can be fetched later, and until then nobody waits."""
+        cursor = self._connection.cursor(binary=True)
+        await cursor.execute(STATEMENTS[name], values, prepare=True)
+        return cursor
+
+    async def run(self, name: str, values: Values = None) -> None:
+        await self.start(name, values)
+
+    async def all(self, name: str, values: Values = None) -> list[Row]:
+        return await (await self.start(name, values)).fetchall()
+
+    async def one(self, name: str, values: Values = None) -> Row | None:
+        found = await self.all(name, values)
+        return found[0] if found else None
+
+
+class Database:
+    """A few connections to one database, all used on one event loop."""
+
+    def __init__(self, url: str, clock: Callable[[], int] | None = None, connections: int = 10) -> None:
+        try:
+            place = conninfo_to_dict(url)
+        except psycopg.ProgrammingError as error:
+            raise ConfigError(f"not a Postgres URL: {error}") from None
+        self.url = url
+        self.clock = clock
+        self.shown = f"postgresql://{place.get('host', '')}/{place.get('dbname', '')}"
+        self._room = asyncio.Semaphore(connections)
+        self._idle: list[Connection] = []
+        self._open = True
+        self._offset: float | None = None  # the server's milliseconds less the monotonic ones
+        self._learned = 0.0
+
+    # --- connections
+
+    async def connect(self) -> Connection:
+        """A new connection with our settings."""
+        with self.translated():
+            connection: Connection = await psycopg.AsyncConnection.connect(
+                self.url,
+                autocommit=True,
+                connect_timeout=CONNECT_SECONDS,
+                fallback_application_name="tenuto",
+            )
+            connection.prepared_max = 500
+            # All integers as bigint: psycopg would choose a type by the value, and each is another prepared statement.
+            connection.adapters.register_dumper(int, Int8Dumper)
+            connection.adapters.register_dumper(int, Int8BinaryDumper)
+            try:
+                await connection.execute(STATEMENTS["set_up"])
+            except BaseException:
+                await connection.close()
+                raise
+        return connection
+
+    async def _take(self) -> Connection:
+        if not self._open:
+            raise StoreUnavailableError(f"{self.shown}: the store is closed")
+        await self._room.acquire()
+        try:
+            while self._idle:
+                connection = self._idle.pop()
+                if not _has_news(connection):
+                    return connection
+                await connection.close()  # an idle server says nothing but that it goes
+            return await self.connect()
+        except BaseException:
+            self._room.release()
+            raise
+
+    async def _give(self, connection: Connection) -> None:
+        """Takes a connection back; one in the middle of something is closed."""
+        try:
+            if connection.pgconn.transaction_status in (TransactionStatus.INERROR, TransactionStatus.INTRANS):
+                with suppress(psycopg.Error):
+                    await connection.execute(STATEMENTS["rollback"])
+            if self._open and connection.pgconn.transaction_status is TransactionStatus.IDLE:
+                self._idle.append(connection)
+            else:
+                await connection.close()
+        finally:
+            self._room.release()
+
+    async def close(self) -> None:
+        self._open = False
+        while self._idle:
+            await self._idle.pop().close()
+
+    @contextmanager
+    def translated(self) -> Generator[None]:
+        """What the environment did is said as `StoreUnavailableError`."""
+        try:
+            yield
+        except _UNAVAILABLE as error:
+            raise StoreUnavailableError(f"{self.shown}: {str(error).strip()} ({type(error).__name__})") from error
+
+    # --- work
+
+    async def read(self, name: str, values: Values = None) -> list[Row]:
+        """One statement that changes nothing; repeated once where the connection was lost."""
+        try:
+            return await self._single(name, values)
+        except _LostError:
+            try:
+                return await self._single(name, values)
+            except _LostError as lost:
+                raise self._unavailable(lost) from lost.__cause__
+
+    async def write(self, name: str, values: Values = None) -> list[Row]:
+        """One statement that is its own transaction."""
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return await self._single(name, values)
+            except _CROSSED as error:
+                await self._pause(attempt, error)
+            except _LostError as lost:
+                raise self._unknown(lost) from lost.__cause__
+        raise AssertionError("unreachable")  # the last pause raises
+
+    async def _single(self, name: str, values: Values) -> list[Row]:
+        connection = await self._take()
+        try:
+            if self.clock is not None:
+                await connection.execute(STATEMENTS["set_clock"], {"now": self.clock()})
+            cursor = connection.cursor(binary=True)
+            await cursor.execute(STATEMENTS[name], values, prepare=True)
+            return await cursor.fetchall() if cursor.description is not None else []
+        except _CROSSED:
+            raise
+        except _UNAVAILABLE as error:
+            if connection.broken or connection.closed:
+                raise _LostError(str(error).strip()) from error
+            with self.translated():
+                raise
+        finally:
+            await self._give(connection)
+
+    async def transact(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        """The result of work that is committed; the work is repeated where others were in its way."""
+        lost_before = False
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return await self._attempt(work)
+            except _CROSSED as error:
+                await self._pause(attempt, error)
+            except _LostError as lost:
+                if lost_before:
+                    raise self._unavailable(lost) from lost.__cause__
+                lost_before = True
+        raise AssertionError("unreachable")  # the last pause raises
+
+    async def _attempt(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        now = await self.now()
+        connection = await self._take()
+        committing = False
+        try:
+            async with connection.pipeline():
+                transaction = Transaction(connection, now)
+                await transaction.run("begin")
+                if self.clock is not None:
+                    await transaction.run("set_clock", {"now": now})
+                result = await work(transaction)
+                committing = True
+                await transaction.run("commit")
+            return result
+        except _CROSSED:
+            raise
+        except _UNAVAILABLE as error:
+            if connection.broken or connection.closed:
+                lost = _LostError(str(error).strip())
+                raise self._unknown(lost) if committing else lost from error
+            with self.translated():
+                raise
+        finally:
+            await self._give(connection)
+
+    async def _pause(self, attempt: int, error: Exception) -> None:
+        if attempt == ATTEMPTS:
+            raise StoreUnavailableError(f"{self.shown}: {attempt} attempts collided with others: {error}") from error
+        await asyncio.sleep(0.002 * 2**attempt)
+
+    def _unavailable(self, lost: _LostError) -> StoreUnavailableError:
+        return StoreUnavailableError(f"{self.shown}: {lost}")
+
+    def _unknown(self, lost: _LostError) -> CommitUnknownError:
+        return CommitUnknownError(f"{self.shown}: the connection was lost during a commit: {lost}")
+
+    # --- the clock
+
+    async def now(self) -> int:
+        """The server's time in milliseconds, or a little before it."""
+        if self.clock is not None:
+            return self.clock()
+        if self._offset is None or time.monotonic() - self._learned > CLOCK_AGE:
+            ((answer,),) = await self.read("clock")
+            self.learn(answer)
+        return int(time.monotonic() * 1000 + (self._offset or 0.0))
+
+    def learn(self, server_ms: int) -> None:
+        """Notes an answer of the server's clock, which was given in the past."""
+        here = time.monotonic()
+        offset = server_ms - here * 1000
+        if self._offset is None or offset > self._offset or here - self._learned > CLOCK_AGE:
+            self._offset, self._learned = offset, here
+
+
+def _has_news(connection: Connection) -> bool:
+    """Whether an idle connection has something to read: its end, or the announcement of it."""
+    if connection.closed:
+        return True
+    return bool(select.select((connection.pgconn.socket,), (), (), 0)[0])
+
+
+def check_settings(shown: str, row: Row) -> None:
+    """Refuses a server that cannot keep what we promise; `StoreUnavailableError` for one that is only read."""
+    commits, version, _, read_only = row
+    if version < OLDEST_SERVER:
+        raise StoreRefusedError(f"{shown} is Postgres {version // 10_000}; the oldest that works is 14")
+    if commits != "on":
+        raise StoreRefusedError(f"{shown} does not keep synchronous_commit = on (it is {commits})")
+    if read_only == "on":
+        raise StoreUnavailableError(f"{shown} can only be read")

@@ -1,0 +1,180 @@
+"""Mail and wake-ups in Postgres: numbers, inboxes, answers, who is told about an end.
+
+Everything here runs inside a transaction that has locked the runs it will touch (`lock_runs`), in id order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NoReturn
+
+from tenuto.codec.keys import prefix_end
+from tenuto.codec.records import decode_mail, encode_mail
+from tenuto.codec.rows import mail_key, update_key
+from tenuto.errors import LimitError, RunClosedError, RunNotFoundError
+from tenuto.kernel.records import Mail, MailKind
+from tenuto.store.endings import CLOSED_FIRST, cancelled_child, parent_ended, result
+from tenuto.store.limits import BUFFERED_MESSAGES
+from tenuto.store.port import CLOSED, Outgoing
+from tenuto.store.postgres_connection import Database, Row, Transaction
+
+__all__ = [
+    "close_runs",
+    "deliver",
+    "lock",
+    "read_mail",
+    "refuse",
+    "send",
+    "send_signal",
+    "tell_end",
+    "wake",
+]
+
+MAIL_PREFIX: Final = mail_key(0)[:2]
+MAIL_END: Final = prefix_end(MAIL_PREFIX)
+_BUFFER: Final = {"first": MAIL_PREFIX, "last": MAIL_END, "limit": BUFFERED_MESSAGES}
+_KINDS: Final = {MailKind.UPDATE: "update", MailKind.CANCEL: "cancel", MailKind.RESULT: "result"}
+
+
+async def lock(
+    transaction: Transaction, ids: Iterable[str], *, closing: Sequence[str] = (), ending: Sequence[str] = ()
+) -> dict[str, Row]:
+    """Locks runs in id order (Q7); with the open children of what closes, and whoever is told about what ends."""
+    values = {"ids": list(ids), "closing": list(closing), "ending": list(ending)}
+    return {row[0]: row for row in await transaction.all("lock_runs", values)}
+
+
+async def wake(transaction: Transaction, runs: Iterable[str]) -> None:
+    """A pending resume for each of these runs, at most one (Q4)."""
+    woken = list(runs)
+    if woken:
+        await transaction.run("wake", {"runs": woken})
+
+
+async def send_signal(database: Database, run_id: str, mail: Mail, message_id: str | None) -> int | None:
+    """Stores a signal and wakes its run, in one statement. `RunNotFoundError`, `RunClosedError`, `LimitError`."""
+    values = _signal(run_id, mail, message_id)
+    ((number, roomy, is_open, _),) = await database.write("send_signal", values)
+    if number is not None:
+        return int(number)
+    if is_open:
+        if not roomy:
+            raise LimitError("buffered messages", BUFFERED_MESSAGES, BUFFERED_MESSAGES + 1)
+        return None  # its id is stored already
+    if message_id is not None and await database.read("has_signal", values):
+        return None
+    found = await database.read("get_run", {"id": run_id})
+    refuse(run_id, found[0][2] if found else None)
+
+
+def _signal(run_id: str, mail: Mail, message_id: str | None) -> dict[str, object]:
+    return {"run": run_id, "signal": message_id, "data": encode_mail(mail), **_BUFFER}
+
+
+def refuse(run_id: str, status: str | None) -> NoReturn:
+    """Raises why a run takes no mail."""
+    if status is None:
+        raise RunNotFoundError(f"there is no run {run_id!r}")
+    raise RunClosedError(f"run {run_id} is {status}")
+
+
+async def send(transaction: Transaction, run_id: str, mail: Mail, message_id: str | None) -> int | None:
+    """Stores an update, cancel or result and wakes its run. `RunNotFoundError`, `RunClosedError`, `LimitError`."""
+    message_id = message_id if message_id is not None else mail.ref
+    values: dict[str, object] = {"run": run_id, "kind": _KINDS[mail.kind], "message": message_id, "update_key": None}
+    if mail.kind is MailKind.UPDATE and message_id is not None:
+        values["update_key"] = update_key(message_id)
+        await transaction.run("delete_answer", values)  # a rejection makes way for the new attempt
+    numbered = await transaction.one("number_mail", values)
+    if numbered is None:
+        found = await transaction.one("get_run", {"id": run_id})
+        if found is None or found[2] in CLOSED:
+            refuse(run_id, None if found is None else found[2])
+        return None
+    number, status = numbered
+    if number > BUFFERED_MESSAGES and mail.kind is MailKind.UPDATE:
+        await _check_room(transaction, run_id)
+    if mail.kind is MailKind.CANCEL and status in ("pending", "scheduled"):
+        await _cancel_unstarted(transaction, run_id)
+        return int(number)
+    await transaction.run("insert_mail", {**values, "seq": number, "name": mail.name, "data": encode_mail(mail)})
+    if status == "paused" and mail.kind is MailKind.CANCEL:
+        await transaction.run("unpause_for_cancel", {"run": run_id})
+        status = "suspended"
+    if status in ("running", "suspended"):
+        await wake(transaction, (run_id,))
+    return int(number)
+
+
+async def _check_room(transaction: Transaction, run_id: str) -> None:
+    # A run has buffered at most as much as it ever got, so only long-lived ones are counted.
+    row = await transaction.one("buffered", {"run": run_id, **_BUFFER})
+    buffered = 0 if row is None else row[0]
+    if buffered >= BUFFERED_MESSAGES:
+        raise LimitError("buffered messages", BUFFERED_MESSAGES, buffered + 1)
+
+
+async def deliver(transaction: Transaction, outgoing: Sequence[Outgoing]) -> list[Outgoing]:
+    """Stores mail of runs to others, by receiver and then in the order given; what no open run had room for."""
+    refused: list[Outgoing] = []
+    signals = [
+        (one, await transaction.start("send_signal", _signal(one.run_id, one.mail, one.id)))
+        for one in sorted(outgoing, key=lambda one: one.run_id)
+        if one.mail.kind is MailKind.SIGNAL
+    ]
+    for one, cursor in signals:
+        ((number, roomy, is_open, _),) = await cursor.fetchall()
+        if number is None and not roomy:
+            known = not is_open and await transaction.one("has_signal", {"run": one.run_id, "signal": one.id})
+            if not known:
+                refused.append(one)
+    for one in sorted(outgoing, key=lambda one: one.run_id):
+        if one.mail.kind is not MailKind.SIGNAL:
+            try:
+                await send(transaction, one.run_id, one.mail, one.id)
+            except (RunNotFoundError, RunClosedError):  # found out before anything was written
+                refused.append(one)
+    return refused
+
+
+async def read_mail(database: Database, run_id: str, above: int) -> list[tuple[int, Mail]]:
+    """Signals and the rest, in number order."""
+    values = {"run": run_id, "above": above, "first": mail_key(max(above, 0) + 1), "last": MAIL_END}
+    return [(number, decode_mail(data)) for number, data in await database.read("read_mail", values)]
+
+
+async def tell_end(
+    transaction: Transaction, execution_id: str, payload: bytes | None, error: bytes | None, attempts: int = 1
+) -> None:
+    """Result mail for the parent and for whoever follows an execution that has ended."""
+    told = await transaction.all("told_of", {"id": execution_id})
+    await deliver(
+        transaction,
+        [
+            Outgoing(
+                run_id,
+                result(operation, payload, error, attempts, transaction.now),
+                f"end:{execution_id}:{operation}",
+            )
+            for run_id, operation in told
+        ],
+    )
+    if told:
+        await transaction.run("delete_watchers", {"id": execution_id})
+
+
+async def close_runs(transaction: Transaction, runs: Sequence[str]) -> None:
+    """What closed runs no longer need goes, updates are answered, and spawned runs get a cancel (P8, V7)."""
+    orphans = await transaction.all("empty_closed", {"runs": list(runs), "answer": CLOSED_FIRST})
+    await deliver(
+        transaction,
+        [Outgoing(child, parent_ended(transaction.now), f"end:{parent}") for parent, child in orphans],
+    )
+    await transaction.run("notify")
+
+
+async def _cancel_unstarted(transaction: Transaction, run_id: str) -> None:
+    """A run that has not begun is cancelled without a worker."""
+    await transaction.run("cancel_unstarted", {"run": run_id})
+    await close_runs(transaction, (run_id,))
+    await tell_end(transaction, run_id, None, cancelled_child(run_id))

@@ -1,0 +1,210 @@
+"""Runs in Postgres: creating, listing, reading, claiming, deleting; and what an operator does to one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from tenuto.codec.keys import prefix_end
+from tenuto.errors import RunNotFoundError
+from tenuto.store.endings import terminated_child
+from tenuto.store.port import Claim, Lease, NewRun, RunFilter, RunRecord
+from tenuto.store.postgres_connection import Database, Row, Transaction
+from tenuto.store.postgres_mail import close_runs, lock, tell_end, wake
+
+__all__ = [
+    "LATEST",
+    "claim_one",
+    "claim_runs",
+    "delete",
+    "find",
+    "get",
+    "new_run",
+    "open_hook",
+    "pause",
+    "release",
+    "rows",
+    "terminate",
+    "wake_open",
+]
+
+LATEST: Final = 253_402_300_799_999  # the last millisecond of the year 9999: what lies beyond is held to be then
+
+
+def new_run(run: NewRun) -> dict[str, Any]:
+    """A run to be, as `insert_run` takes it."""
+    told = run.parent if run.parent is not None and not run.detached else (None, None)
+    started = run.parent if run.parent is not None else (None, None)
+    first_rows = dict(run.rows)
+    return {
+        "id": run.id,
+        "target": run.target,
+        "queue": run.queue,
+        "priority": run.priority,
+        "delay": run.delay_ms,
+        "status": "scheduled" if run.delay_ms > 0 else "pending",
+        "parent": told[0],
+        "parent_op": told[1],
+        "started_by": started[0],
+        "started_op": started[1],
+        "definition": run.definition,
+        "key": run.key,
+        "partition": run.partition,
+        "attributes": json.dumps(dict(run.attributes)) if run.attributes else None,
+        "keys": list(first_rows),
+        "values": list(first_rows.values()),
+    }
+
+
+def record_of(row: Row) -> RunRecord:
+    """A run out of the columns every statement about runs gives."""
+    (run_id, target, status, epoch, alarm, reason, by, operation, parent, definition, queue, run_no) = row[:12]
+    created_at, started_at, completed_at, attributes = row[12:16]
+    known: Mapping[str, Any] = attributes if attributes is not None else {}
+    return RunRecord(
+        run_id,
+        target,
+        status,
+        epoch,
+        alarm,
+        reason,
+        None if by is None else (by, operation),
+        by is not None and parent is None,
+        definition,
+        queue,
+        run_no,
+        created_at,
+        started_at,
+        completed_at,
+        known,
+    )
+
+
+async def get(database: Database, run_id: str) -> RunRecord | None:
+    found = await database.read("get_run", {"id": run_id})
+    return record_of(found[0]) if found else None
+
+
+async def require(database: Database, run_id: str) -> RunRecord:
+    record = await get(database, run_id)
+    if record is None:
+        raise RunNotFoundError(f"there is no run {run_id!r}")
+    return record
+
+
+async def find(database: Database, which: RunFilter | None) -> list[RunRecord]:
+    if which is None:
+        return [record_of(row) for row in await database.read("all_runs")]
+    values = {
+        "status": which.status,
+        "target": which.target,
+        "since": which.since,
+        "attributes": json.dumps(dict(which.attributes)),
+        "limit": which.limit,
+    }
+    return [record_of(row) for row in await database.read("find_runs", values)]
+
+
+async def rows(database: Database, run_id: str, prefix: bytes) -> list[tuple[bytes, bytes]]:
+    if prefix:
+        found = await database.read("range_rows", {"id": run_id, "first": prefix, "last": prefix_end(prefix)})
+    else:
+        found = await database.read("all_rows", {"id": run_id})
+    if not found:
+        await require(database, run_id)
+    return [(key, value) for key, value in found]
+
+
+# --- claims
+
+
+async def claim_one(database: Database, run_id: str) -> Lease:
+    found = await database.write("raise_epoch", {"run": run_id})
+    if not found:
+        raise RunNotFoundError(f"there is no run {run_id!r}")
+    return Lease(run_id, found[0][0])
+
+
+async def claim_runs(database: Database, worker_id: str, known: Sequence[str], limit: int) -> list[Claim]:
+    """Wake-ups first, always; then what has not begun yet."""
+    claims: list[Claim] = []
+    while len(claims) < limit:
+        values = {"worker": worker_id, "known": list(known), "limit": limit - len(claims)}
+        answer = await database.write("claim_resumes", values)
+        claims.extend(_claims(database, answer))
+        if answer[0][1] < values["limit"]:
+            break  # fewer resumes than asked for: there are no more
+    if len(claims) < limit:
+        values = {"worker": worker_id, "known": list(known), "limit": limit - len(claims)}
+        claims.extend(_claims(database, await database.write("claim_starts", values)))
+    return claims
+
+
+def _claims(database: Database, answer: Sequence[Row]) -> list[Claim]:
+    if answer:
+        database.learn(answer[0][0])  # what made these runs claimable is not after this
+    records = [record_of(row[2:18]) for row in answer if row[2] is not None]
+    return [Claim(Lease(record.id, record.epoch), record, record.epoch - 1) for record in records]
+
+
+# --- operators
+
+
+async def delete(transaction: Transaction, run_ids: Sequence[str]) -> None:
+    ids = {"ids": list(run_ids)}
+    await lock(transaction, run_ids, closing=list(run_ids))
+    await transaction.run("unlink_children", ids)
+    await transaction.run("delete_belongings", ids)
+    await transaction.run("delete_executions", ids)
+
+
+async def terminate(transaction: Transaction, run_id: str, reason: str | None) -> bool:
+    """Closes a run at once, whoever has it (V3), with everything that hangs on it."""
+    found = await lock(transaction, (run_id,), closing=(run_id,), ending=(run_id,))
+    if run_id not in found:
+        raise RunNotFoundError(f"there is no run {run_id!r}")
+    if await transaction.one("terminate", {"run": run_id, "reason": reason}) is None:
+        return False
+    tasks = [task_id for (task_id,) in await transaction.all("open_tasks", {"run": run_id})]
+    if tasks:
+        cancelled = await transaction.all("cancel_waiting_tasks", {"ids": tasks})
+        await transaction.run("delete_timers", {"ids": [row[0] for row in cancelled]})
+        await transaction.run("flag_running_tasks", {"ids": tasks})
+    await close_runs(transaction, (run_id,))
+    await tell_end(transaction, run_id, None, terminated_child(run_id, reason))
+    return True
+
+
+async def pause(database: Database, run_id: str) -> bool:
+    if await database.write("pause_now", {"run": run_id}):
+        return True
+    await require(database, run_id)
+    return False
+
+
+async def release(transaction: Transaction, run_id: str) -> bool:
+    released = await transaction.one("unpause", {"run": run_id})
+    if released is None:
+        if await transaction.one("get_run", {"id": run_id}) is None:
+            raise RunNotFoundError(f"there is no run {run_id!r}")
+        return False
+    if released == ("suspended",):
+        await wake(transaction, (run_id,))
+    return True
+
+
+async def wake_open(transaction: Transaction, run_id: str) -> None:
+    """A wake-up, where it can mean anything."""
+    run = (await lock(transaction, (run_id,))).get(run_id)
+    if run is None:
+        raise RunNotFoundError(f"there is no run {run_id!r}")
+    if run[2] in ("running", "suspended"):
+        await wake(transaction, (run_id,))
+
+
+async def open_hook(transaction: Transaction, run_id: str, key: str, token_hash: str) -> bool:
+    """Whether the run has the token now; under the same key an earlier one makes way."""
+    values = {"run": run_id, "key": key, "token": token_hash}
+    await transaction.run("drop_hook", values)
+    return await transaction.one("open_hook", values) is not None

@@ -1,0 +1,62 @@
+"""Brings a Postgres database to the schema of this release.
+
+Forward only, in one transaction under an advisory lock: of two processes that find an old schema one migrates and the
+other waits and finds it done. Version numbers mean the same as in SQLite.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from typing import TYPE_CHECKING, Final, LiteralString, cast
+
+from tenuto.errors import StoreTooNewError
+from tenuto.store.postgres_connection import STATEMENTS, Row
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+
+__all__ = ["KNOWN_VERSION", "migrate"]
+
+_NAME: Final = re.compile(r"(\d{4})_\w+\.sql")
+
+
+def _steps() -> list[tuple[int, LiteralString]]:
+    found = (files("tenuto.store") / "migrations" / "postgres").iterdir()
+    return sorted(
+        # Out of our own files: as literal as if they stood here. To mypy every text is.
+        (int(match[1]), cast("LiteralString", step.read_text("utf-8")))  # type: ignore[redundant-cast]
+        for step in found
+        if (match := _NAME.fullmatch(step.name)) is not None
+    )
+
+
+_STEPS: Final = _steps()
+KNOWN_VERSION: Final = _STEPS[-1][0]
+
+
+async def migrate(connection: AsyncConnection[Row]) -> None:
+    """Applies every step the database has not seen."""
+    if await _version(connection) >= KNOWN_VERSION:
+        return
+    async with connection.transaction():
+        await connection.execute(STATEMENTS["lock_migrations"])
+        version = await _version(connection)  # again: another process may have been faster
+        for number, script in _STEPS:
+            if number > version:
+                await connection.execute(script)
+                await connection.execute(STATEMENTS["set_meta"], {"version": number})
+
+
+async def _version(connection: AsyncConnection[Row]) -> int:
+    found = await (await connection.execute(STATEMENTS["has_meta"])).fetchone()
+    if found == (False,):
+        return 0
+    meta = await (await connection.execute(STATEMENTS["read_meta"])).fetchone()
+    version, oldest = (0, 0) if meta is None else meta
+    if oldest > KNOWN_VERSION:
+        raise StoreTooNewError(
+            f"the store has schema {version}, which needs a release that knows schema {oldest};"
+            f" this one knows {KNOWN_VERSION}"
+        )
+    return int(version)

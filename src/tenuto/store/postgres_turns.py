@@ -1,0 +1,319 @@
+"""Commits of turns in Postgres.
+
+Rules:
+
+1. A turn that only writes rows of a run that goes on is one statement, which is its own transaction and carries its
+   fence with it. What that statement does not find is looked at the longer way.
+2. The longer way locks every run it will touch first, in id order (Q7), and holds each turn against what it then
+   sees; a refused turn has written nothing and takes no other with it (P5).
+3. The runs' own rows come last, because what a turn did to others may have come back as mail to itself.
+4. Statements go out in one pipeline; only where an answer decides what comes next does anybody wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from tenuto.codec.keys import pack
+from tenuto.codec.rows import UPDATES
+from tenuto.kernel.commands import EnqueueTask
+from tenuto.kernel.records import MailKind
+from tenuto.store.endings import refused_child, result
+from tenuto.store.port import CLOSED, NewRun, Outgoing, TurnCommit, TurnResult
+from tenuto.store.postgres_connection import Database, Row, Transaction
+from tenuto.store.postgres_mail import close_runs, deliver, lock
+from tenuto.store.postgres_runs import LATEST, new_run
+from tenuto.store.postgres_tasks import cancel_tasks, queue_tasks
+
+__all__ = ["commit_group"]
+
+_UPDATE: Final = pack((UPDATES,))  # what keys of answered updates begin with
+_STALE: Final = TurnResult("stale")
+_CANCEL_FIRST: Final = TurnResult("cancel_first")
+_COMMITTED_KEPT: Final = TurnResult("committed", True)
+
+
+async def commit_group(database: Database, commits: Sequence[TurnCommit]) -> list[TurnResult]:
+    """Each turn on its own merits."""
+    results: dict[int, TurnResult] = {}
+    if len({commit.lease.run_id for commit in commits}) == len(commits) and all(map(_only_rows, commits)):
+        done = await _commit_rows(database, commits)
+        results = {place: _COMMITTED_KEPT for place, commit in enumerate(commits) if commit.lease.run_id in done}
+    rest = [(place, commit) for place, commit in enumerate(commits) if place not in results]
+    if rest:
+        results.update(await database.transact(lambda transaction: _commit_all(transaction, rest)))
+    return [results[place] for place in range(len(commits))]
+
+
+# --- the short way
+
+
+def _only_rows(commit: TurnCommit) -> bool:
+    rows = commit.rows
+    return (
+        commit.status == "running"
+        and bool(rows.puts)
+        and not (rows.deletes or rows.range_deletes or commit.outgoing or commit.mail_done or commit.answers)
+        and not (commit.tasks or commit.cancelled_tasks or commit.timers or commit.stopped_timers or commit.runs)
+        and commit.definition is None
+        and not commit.continued
+        and not _answers_update(commit)
+    )
+
+
+def _answers_update(commit: TurnCommit) -> bool:
+    """Whether somebody who waits for an update must be told."""
+    return bool(commit.answers) or any(key.startswith(_UPDATE) for key, _ in commit.rows.puts)
+
+
+async def _commit_rows(database: Database, commits: Sequence[TurnCommit]) -> set[str]:
+    """The runs whose turns were committed."""
+    if len(commits) == 1 and len(commits[0].rows.puts) == 1:
+        (commit,) = commits
+        ((key, value),) = commit.rows.puts
+        values: dict[str, Any] = {
+            "run": commit.lease.run_id,
+            "epoch": commit.lease.epoch,
+            "alarm": _moment(commit.alarm),
+            "seen": commit.seen,
+            "key": key,
+            "value": value,
+        }
+        return {commit.lease.run_id} if await database.write("commit_row", values) else set()
+    rows = _rows_of(commits)
+    found = await database.write(
+        "commit_rows",
+        {
+            "runs": [commit.lease.run_id for commit in commits],
+            "epochs": [commit.lease.epoch for commit in commits],
+            "alarms": [_moment(commit.alarm) for commit in commits],
+            "seen": [commit.seen for commit in commits],
+            "row_runs": [run_id for run_id, _ in rows],
+            "keys": [key for _, key in rows],
+            "values": list(rows.values()),
+        },
+    )
+    return {run_id for (run_id,) in found}
+
+
+def _rows_of(commits: Iterable[TurnCommit]) -> dict[tuple[str, bytes], bytes]:
+    """The rows to be put, all of them bytes; of two with one key the later counts."""
+    return {(commit.lease.run_id, bytes(key)): bytes(value) for commit in commits for key, value in commit.rows.puts}
+
+
+def _moment(alarm: int | None) -> int | None:
+    return None if alarm is None else min(alarm, LATEST)
+
+
+# --- the longer way
+
+
+async def _commit_all(transaction: Transaction, commits: Sequence[tuple[int, TurnCommit]]) -> dict[int, TurnResult]:
+    results: dict[int, TurnResult] = {}
+    left = list(commits)
+    while left:  # two turns of one run are two rounds: the second is held against what the first left
+        this: dict[str, tuple[int, TurnCommit]] = {}
+        for place, commit in left:
+            this.setdefault(commit.lease.run_id, (place, commit))
+        chosen = {place for place, _ in this.values()}
+        left = [(place, commit) for place, commit in left if place not in chosen]
+        verdicts = await _commit_round(transaction, [commit for _, commit in this.values()])
+        results.update((place, verdicts[run_id]) for run_id, (place, _) in this.items())
+    return results
+
+
+async def _commit_round(transaction: Transaction, commits: Sequence[TurnCommit]) -> dict[str, TurnResult]:
+    runs = await _lock(transaction, commits)
+    verdicts: dict[str, TurnResult] = {}
+    current: list[TurnCommit] = []
+    for commit in commits:
+        run = runs.get(commit.lease.run_id)
+        if run is None or run[1] != commit.lease.epoch:
+            verdicts[commit.lease.run_id] = _STALE
+        else:
+            current.append(commit)
+    held_up = await _cancelled(transaction, current, runs)
+    verdicts.update((run_id, _CANCEL_FIRST) for run_id in held_up)  # V7: a cancel goes before any outcome
+    accepted = [commit for commit in current if commit.lease.run_id not in held_up]
+    if not accepted:
+        return verdicts
+    await _write_rows(transaction, accepted)
+    await _write_mail_and_timers(transaction, accepted, runs)
+    await _write_tasks(transaction, accepted)
+    await _start_children(transaction, [(commit.lease.run_id, run) for commit in accepted for run in commit.runs])
+    outgoing = [one for commit in accepted for one in commit.outgoing]
+    refused = await deliver(transaction, outgoing) if outgoing else []
+    kept = await _move(transaction, accepted, runs)
+    if any(map(_answers_update, accepted)):
+        await transaction.run("notify")
+    for commit in accepted:
+        run_id = commit.lease.run_id
+        undelivered = tuple(one for one in commit.outgoing if one in refused) if refused else ()
+        verdicts[run_id] = TurnResult("committed", run_id in kept, undelivered)
+    return verdicts
+
+
+async def _lock(transaction: Transaction, commits: Sequence[TurnCommit]) -> dict[str, Row]:
+    outgoing = [one for commit in commits for one in commit.outgoing]
+    return await lock(
+        transaction,
+        {commit.lease.run_id for commit in commits} | {one.run_id for one in outgoing},
+        closing=[commit.lease.run_id for commit in commits if commit.status in CLOSED],
+        ending=[
+            *(task_id for commit in commits for task_id in commit.cancelled_tasks),
+            *(one.run_id for one in outgoing if one.mail.kind is MailKind.CANCEL),
+        ],
+    )
+
+
+async def _cancelled(transaction: Transaction, commits: Sequence[TurnCommit], runs: dict[str, Row]) -> set[str]:
+    """Runs with an outcome and an acknowledged cancel above what they have seen."""
+    ending = [
+        commit
+        for commit in commits
+        if (commit.status in CLOSED or commit.continued) and runs[commit.lease.run_id][3] > commit.seen
+    ]
+    if not ending:
+        return set()
+    values = {"runs": [commit.lease.run_id for commit in ending], "seen": [commit.seen for commit in ending]}
+    return {run_id for (run_id,) in await transaction.all("cancels_above", values)}
+
+
+async def _write_rows(transaction: Transaction, commits: Sequence[TurnCommit]) -> None:
+    ranges = [(commit.lease.run_id, *bounds) for commit in commits for bounds in commit.rows.range_deletes]
+    if ranges:
+        runs, firsts, lasts = (list(column) for column in zip(*ranges, strict=True))
+        await transaction.run("delete_ranges", {"runs": runs, "firsts": firsts, "lasts": lasts})
+    deletes = [(commit.lease.run_id, key) for commit in commits for key in commit.rows.deletes]
+    if deletes:
+        await transaction.run(
+            "delete_rows", {"runs": [run_id for run_id, _ in deletes], "keys": [key for _, key in deletes]}
+        )
+    puts = _rows_of(commits)
+    if puts:
+        await transaction.run(
+            "put_rows",
+            {
+                "runs": [run_id for run_id, _ in puts],
+                "keys": [key for _, key in puts],
+                "values": list(puts.values()),
+            },
+        )
+
+
+async def _write_mail_and_timers(transaction: Transaction, commits: Sequence[TurnCommit], runs: dict[str, Row]) -> None:
+    for commit in commits:
+        for update_id, answer in commit.answers:
+            await transaction.run("set_answer", {"run": commit.lease.run_id, "message": update_id, "answer": answer})
+    decided = [(commit.lease.run_id, number) for commit in commits for number in commit.mail_done]
+    if decided:
+        values = {"runs": [run_id for run_id, _ in decided], "numbers": [number for _, number in decided]}
+        await transaction.run("delete_mail", values)
+    stopped = [f"{commit.lease.run_id}:{location}" for commit in commits for location in commit.stopped_timers]
+    if stopped:
+        await transaction.run("stop_timers", {"ids": stopped})
+    timers = {
+        f"{commit.lease.run_id}:{timer.location}": (commit.lease.run_id, timer)
+        for commit in commits
+        for timer in commit.timers
+    }
+    if timers:
+        await transaction.run(
+            "start_timers",
+            {
+                "ids": list(timers),
+                "deadlines": [_moment(timer.deadline) for _, timer in timers.values()],
+                "runs": [run_id for run_id, _ in timers.values()],
+                "sorts": [timer.sort for _, timer in timers.values()],
+                "locations": [timer.location for _, timer in timers.values()],
+            },
+        )
+    alarms = [commit for commit in commits if _needs_alarm(commit, runs[commit.lease.run_id])]
+    if alarms:
+        await transaction.run(
+            "start_alarms",
+            {
+                "runs": [commit.lease.run_id for commit in alarms],
+                "alarms": [_moment(commit.alarm) for commit in alarms],
+            },
+        )
+
+
+def _needs_alarm(commit: TurnCommit, run: Row) -> bool:
+    # A run that waits has a row for its alarm even if it is an old one: its timer may have fired by a clock that was
+    # ahead of what the run was told (P4).
+    if commit.alarm is None:
+        return False
+    return commit.status == "suspended" or (commit.status == "running" and commit.alarm != run[6])
+
+
+async def _write_tasks(transaction: Transaction, commits: Sequence[TurnCommit]) -> None:
+    tasks: list[tuple[EnqueueTask, str | None]] = [
+        (task, commit.lease.run_id) for commit in commits for task in commit.tasks
+    ]
+    if tasks:
+        await queue_tasks(transaction, tasks)
+    withdrawn = [task_id for commit in commits for task_id in commit.cancelled_tasks]
+    if withdrawn:
+        await cancel_tasks(transaction, withdrawn)
+
+
+async def _start_children(transaction: Transaction, children: Sequence[tuple[str, NewRun]]) -> None:
+    """Children, or, where an id is another's, a refusal in the parent's own inbox. The same child again is no news."""
+    started = [(run_id, new, await transaction.start("insert_run", new_run(new))) for run_id, new in children]
+    for run_id, new, cursor in started:
+        if await cursor.fetchall() or new.parent is None:
+            continue
+        known = await transaction.one("child_origin", {"id": new.id})
+        if known is not None and (known[0], known[1]) == new.parent:
+            continue
+        target, status = (known[2], known[3]) if known is not None else (f"key {new.key!r}", "open")
+        mail = result(new.parent[1], None, refused_child(new.id, target, status), 1, transaction.now)
+        await deliver(transaction, (Outgoing(run_id, mail, f"refused:{new.parent[1]}"),))
+
+
+# --- the runs' own rows
+
+
+async def _move(transaction: Transaction, commits: Sequence[TurnCommit], runs: dict[str, Row]) -> set[str]:
+    """Puts the runs into the status their turns gave them; those whose worker keeps the lease."""
+    closed = [commit for commit in commits if commit.status in CLOSED]
+    suspended = [commit for commit in commits if commit.status == "suspended"]
+    running = [commit for commit in commits if commit.status == "running"]
+    for commit in commits:
+        if commit.status == "parked":
+            values = {"run": commit.lease.run_id, "reason": commit.reason, "parked_by": commit.parked_by}
+            await transaction.run("park_turn", values)
+    kept = {commit.lease.run_id for commit in running}
+    noted = [commit for commit in running if _stays(commit, runs[commit.lease.run_id])]
+    if noted:
+        await transaction.run("note_turns", _columns(noted))
+    moved = [commit for commit in running if not _stays(commit, runs[commit.lease.run_id])]
+    if moved:
+        await transaction.run("run_on_turns", _columns(moved))
+    if suspended:
+        left = await transaction.all("suspend_turns", _columns(suspended))
+        kept.update(run_id for run_id, status in left if status == "running")
+    if closed:
+        statuses = [commit.status for commit in closed]
+        reasons = [commit.reason for commit in closed]
+        await transaction.run("close_turns", {**_columns(closed), "statuses": statuses, "reasons": reasons})
+        await close_runs(transaction, [commit.lease.run_id for commit in closed])
+    return kept
+
+
+def _stays(commit: TurnCommit, run: Row) -> bool:
+    return run[2] == "running" and commit.definition is None and not commit.continued
+
+
+def _columns(commits: Sequence[TurnCommit]) -> dict[str, Any]:
+    return {
+        "runs": [commit.lease.run_id for commit in commits],
+        "seen": [commit.seen for commit in commits],
+        "alarms": [_moment(commit.alarm) for commit in commits],
+        # A turn that wrote nothing only replayed: it does not make a run less stuck.
+        "progress": [any(commit.rows) for commit in commits],
+        "continued": [int(commit.continued) for commit in commits],
+        "definitions": [commit.definition for commit in commits],
+    }

@@ -1,0 +1,188 @@
+"""Workers in Postgres: registering, renewing, leaving, and taking over from those that are gone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Final, cast
+
+import psycopg
+
+from tenuto.errors import StoreUnavailableError
+from tenuto.store.endings import interrupted_task, reclaim_delay_ms, retry_delay_ms, stuck
+from tenuto.store.limits import ANSWER_KEPT_MS
+from tenuto.store.port import TaskEnd
+from tenuto.store.postgres_connection import CONNECT_SECONDS, STATEMENTS, Database, Row, Transaction
+from tenuto.store.postgres_mail import wake
+from tenuto.store.postgres_tasks import end_task
+
+__all__ = ["Heartbeat", "deregister", "register", "sweep", "wake_untimed"]
+
+SLICE: Final = 1_000
+
+
+class Heartbeat:
+    """Renewals, on a plain connection of their own in a thread of their own.
+
+    The host renews from a thread with another event loop than the rest of the store uses, and must be able to while
+    that one is blocked by user code. A blocking connection behind a lock belongs to no loop.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._lock = threading.Lock()
+        self._connection: psycopg.Connection[Row] | None = None
+
+    async def renew(self, worker_id: str, lease_ms: int) -> bool:
+        """Whether the worker still had its leases, and has them again."""
+        return await asyncio.to_thread(self._renew, {"id": worker_id, "lease": lease_ms})
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._drop)
+
+    def _renew(self, values: Mapping[str, Any]) -> bool:
+        with self._lock:
+            try:
+                return self._execute(values)
+            except (psycopg.OperationalError, psycopg.InterfaceError):
+                self._close()  # the server may have been restarted; renewing twice is renewing
+            try:
+                return self._execute(values)
+            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+                self._close()
+                raise StoreUnavailableError(f"{self._database.shown}: {str(error).strip()}") from error
+
+    def _execute(self, values: Mapping[str, Any]) -> bool:
+        if self._connection is None:
+            connection: psycopg.Connection[Row] = psycopg.Connection.connect(
+                self._database.url,
+                autocommit=True,
+                connect_timeout=CONNECT_SECONDS,
+                fallback_application_name="tenuto",
+            )
+            connection.execute(STATEMENTS["set_up"])
+            self._connection = connection
+        if self._database.clock is not None:
+            self._connection.execute(STATEMENTS["set_clock"], {"now": self._database.clock()})
+        return self._connection.execute(STATEMENTS["heartbeat"], values).fetchone() is not None
+
+    def _drop(self) -> None:
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(psycopg.Error):
+                connection.close()
+
+
+async def register(
+    transaction: Transaction, worker_id: str, lease_ms: int, capability: str, definitions: Mapping[str, str]
+) -> None:
+    """Makes a worker known and lets parked runs try it, if it is not like the one that parked them."""
+    released = await transaction.all("release_parked", {"known": list(definitions), "capability": capability})
+    await transaction.run(
+        "insert_worker",
+        {
+            "id": worker_id,
+            "lease": lease_ms,
+            "host": platform.node(),
+            "pid": os.getpid(),
+            "release": _release(),
+            "capability": capability,
+        },
+    )
+    if definitions:
+        await transaction.run(
+            "insert_definitions",
+            {
+                "ids": list(definitions),
+                "hashes": list(definitions.values()),
+                "kinds": [_kind_of(name) for name in definitions],
+            },
+        )
+    await wake(transaction, (run_id for (run_id,) in released))
+
+
+def _kind_of(definition_id: str) -> str:
+    """What an id says it defines; one that was given a name of its own says nothing."""
+    kind, slashes, _ = definition_id.partition("//")
+    return kind if slashes and kind in ("workflow", "step", "twf") else ""
+
+
+def _release() -> str:
+    try:
+        return version("tenuto")
+    except PackageNotFoundError:
+        return ""
+
+
+async def deregister(transaction: Transaction, worker_id: str) -> None:
+    """Runs suspended and woken, tasks pending; neither counts as reclaim or attempt."""
+    runs = await transaction.all("give_back_runs", {"worker": worker_id})
+    await transaction.run("give_back_tasks", {"worker": worker_id})
+    await wake(transaction, (run_id for (run_id,) in runs))
+    await transaction.run("delete_worker", {"id": worker_id})
+
+
+async def sweep(database: Database, max_reclaims: int, limit: int) -> int:
+    """Takes leases from workers that are gone; how many."""
+    runs = await database.transact(lambda transaction: _sweep_runs(transaction, max_reclaims, limit))
+    lost = await database.read("lost_tasks", {"limit": limit})
+    tasks = [await database.transact(partial(_sweep_task, row=row)) for row in lost]
+    if runs + len(lost) < limit:
+        await database.write("delete_lost_workers")
+    await database.write("delete_old_answers", {"kept": ANSWER_KEPT_MS})
+    return runs + sum(tasks)
+
+
+async def _sweep_runs(transaction: Transaction, max_reclaims: int, limit: int) -> int:
+    lost = await transaction.all("lost_runs", {"limit": limit})
+    woken: list[str] = []
+    for run_id, before, capability, pause_requested in lost:
+        reclaims = before + 1
+        values: dict[str, Any] = {"id": run_id, "status": "suspended", "reason": None, "parked_by": None}
+        if reclaims >= max_reclaims:
+            values.update(status="parked", reason=stuck(run_id, reclaims), parked_by=capability)
+        elif pause_requested:
+            values.update(status="paused")  # asked for while it was leased
+        await transaction.run("sweep_run", values)
+        if values["status"] == "suspended":
+            delay = reclaim_delay_ms(reclaims)
+            if delay:
+                await transaction.run("start_reclaim", {"run": run_id, "delay": delay})
+            else:
+                woken.append(run_id)
+    await wake(transaction, woken)
+    return len(lost)
+
+
+async def _sweep_task(transaction: Transaction, row: Row) -> bool:
+    """Counts as a failed attempt; with none left nobody knows whether its effect happened (P2). One transaction."""
+    task_id, epoch, target, operation, attempt, max_attempts, backoff_ms, backoff_max_ms, now = row
+    retry_at, error = None, None
+    if attempt < max_attempts:
+        retry_at = now + retry_delay_ms(backoff_ms, backoff_max_ms, attempt)
+    else:
+        error = interrupted_task(target, operation, attempt)
+    # Under the epoch it was seen with: if it ended or was claimed meanwhile, this is refused like any late end.
+    ended = await end_task(transaction, TaskEnd(task_id, epoch, None, error, attempt, retry_at))
+    if ended:
+        await transaction.run("raise_task_epoch", {"id": task_id})
+    return ended
+
+
+async def wake_untimed(database: Database, after: str) -> str:
+    """Wakes suspended runs of the next slice that miss a timer row; where the slice after it begins."""
+    found = await database.read("timed_slice", {"after": after, "limit": SLICE})
+    missing = [run_id for run_id, is_missing in found if is_missing]
+    if missing:
+        await database.write("wake", {"runs": missing})
+    return cast("str", found[-1][0]) if len(found) == SLICE else ""

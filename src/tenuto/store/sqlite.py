@@ -1,0 +1,245 @@
+"""The store in one SQLite file: many processes may use it, one of them writes at a time.
+
+Writes go through one thread per process, which commits what is queued together (`writer`); reads have a thread of
+their own and never wait for it. The statements are in `sqlite.sql`, the schema in `migrations`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, Literal, TypeVar
+
+from tenuto.errors import LeaseLostError, StoreUnavailableError
+from tenuto.kernel.commands import EnqueueTask
+from tenuto.kernel.records import Mail
+from tenuto.store import sqlite_mail, sqlite_runs, sqlite_tasks, sqlite_turns, sqlite_workers
+from tenuto.store.changes import Changes
+from tenuto.store.clock import system_clock
+from tenuto.store.connection import Connection, Settings, unavailable
+from tenuto.store.limits import ANSWER_KEPT_MS
+from tenuto.store.port import (
+    Claim,
+    ClaimedTask,
+    Lease,
+    NewRun,
+    Outgoing,
+    RunFilter,
+    RunRecord,
+    TaskEnd,
+    TurnCommit,
+    TurnResult,
+)
+from tenuto.store.schema import migrate
+from tenuto.store.sqlite_mail import listed
+from tenuto.store.writer import Reader, Writer
+
+__all__ = ["SqliteStore"]
+
+T = TypeVar("T")
+_PRIVATE: Final = 0o700
+
+
+class SqliteStore:
+    """See `store.port`."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        sync: Literal["full", "normal"] = "full",
+        clock: Callable[[], int] = system_clock,
+        busy_ms: int = 5_000,
+        busy_limit_ms: int = 30_000,
+    ) -> None:
+        self._settings = Settings(Path(path), clock, sync, busy_ms, busy_limit_ms)
+        self._changes = Changes(self._foreign_commit)
+        self._writer: Writer | None = None
+        self._reader: Reader | None = None
+        self._version = 0  # of the file's data, as the writer last saw it
+        self._swept_to = ""  # where the search for runs that miss a timer goes on
+
+    @property
+    def path(self) -> Path:
+        return self._settings.path
+
+    @property
+    def sync(self) -> str:
+        """full, or normal where it was asked for: then the last commits may be lost with the power."""
+        return self._settings.sync
+
+    async def open(self) -> None:
+        if self._writer is not None:
+            return
+        try:
+            self.path.parent.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+        except OSError as error:
+            raise unavailable(self.path, error) from error
+        self._writer = Writer(
+            self._settings, lambda connection: migrate(connection, self._settings), self._changes.happened
+        )
+        self._reader = Reader(self._settings, _as_it_is)
+        try:
+            self._version = await self._writer.do(_data_version, quiet=True)
+            await self._reader.do(_data_version)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        threads = (self._writer, self._reader)
+        self._writer = self._reader = None
+        for thread in threads:
+            if thread is not None:
+                await thread.close()
+
+    async def now(self) -> int:
+        return self._settings.clock()
+
+    async def _write(self, work: Callable[[Connection], T]) -> T:
+        if self._writer is None:
+            raise StoreUnavailableError(f"{self.path}: the store is not open")
+        return await self._writer.do(work)
+
+    async def _read(self, work: Callable[[Connection], T]) -> T:
+        if self._reader is None:
+            raise StoreUnavailableError(f"{self.path}: the store is not open")
+        return await self._reader.do(work)
+
+    async def _foreign_commit(self) -> bool:
+        if self._writer is None:
+            return False
+        version = await self._writer.do(_data_version, quiet=True)
+        before, self._version = self._version, version
+        return version != before
+
+    # --- clients
+
+    async def create(self, run: NewRun) -> bool:
+        return await self._write(lambda connection: sqlite_runs.create(connection, run))
+
+    async def get(self, run_id: str) -> RunRecord | None:
+        return await self._read(lambda connection: sqlite_runs.get(connection, run_id))
+
+    async def runs(self, which: RunFilter | None = None) -> list[RunRecord]:
+        return await self._read(lambda connection: sqlite_runs.find(connection, which))
+
+    async def rows(self, run_id: str, prefix: bytes = b"") -> list[tuple[bytes, bytes]]:
+        return await self._read(lambda connection: sqlite_runs.rows(connection, run_id, prefix))
+
+    async def send(self, run_id: str, mail: Mail, message_id: str | None = None) -> int | None:
+        return await self._write(lambda connection: sqlite_mail.send(connection, run_id, mail, message_id))
+
+    async def answer(self, run_id: str, update_id: str) -> bytes | None:
+        values = {"run": run_id, "message": update_id, "kept": ANSWER_KEPT_MS}
+        row = await self._read(lambda connection: connection.one("get_answer", values))
+        return None if row is None else row[0]
+
+    async def forget_answer(self, run_id: str, update_id: str) -> None:
+        await self._write(lambda connection: connection.run("delete_answer", {"run": run_id, "message": update_id}))
+
+    async def delete(self, run_ids: Sequence[str]) -> None:
+        await self._write(lambda connection: sqlite_runs.delete(connection, run_ids))
+
+    async def terminate(self, run_id: str, reason: str | None) -> bool:
+        return await self._write(lambda connection: sqlite_runs.terminate(connection, run_id, reason))
+
+    async def release(self, run_id: str) -> bool:
+        return await self._write(lambda connection: sqlite_runs.release(connection, run_id))
+
+    async def pause(self, run_id: str) -> bool:
+        return await self._write(lambda connection: sqlite_runs.pause(connection, run_id))
+
+    async def wake(self, run_id: str) -> None:
+        """A wake-up for a run; nothing fires early."""
+        await self._write(lambda connection: sqlite_runs.wake_open(connection, run_id))
+
+    async def enqueue(self, task: EnqueueTask) -> str:
+        """Queues a task without a workflow; its id, or that of the open one with its key."""
+        return await self._write(lambda connection: sqlite_tasks.queue_task(connection, task, None))
+
+    async def task(self, task_id: str) -> tuple[str, bytes | None, bytes | None, int] | None:
+        """A task's status, output, error and attempts."""
+        row = await self._read(lambda connection: connection.one("get_task", {"id": task_id}))
+        return None if row is None else (row[0], row[1], row[2], row[3])
+
+    async def open_hook(self, run_id: str, key: str, token_hash: str) -> bool:
+        return await self._write(lambda connection: sqlite_runs.open_hook(connection, run_id, key, token_hash))
+
+    async def hook_owner(self, token_hash: str) -> str | None:
+        row = await self._read(lambda connection: connection.one("hook_owner", {"token": token_hash}))
+        return None if row is None else row[0]
+
+    async def changed(self, since: int, timeout: float) -> int:
+        return await self._changes.after(since, timeout)
+
+    # --- workers
+
+    async def register(self, worker_id: str, lease_ms: int, capability: str, definitions: Mapping[str, str]) -> None:
+        await self._write(
+            lambda connection: sqlite_workers.register(connection, worker_id, lease_ms, capability, definitions)
+        )
+
+    async def heartbeat(self, worker_id: str, lease_ms: int) -> bool:
+        return await self._write(lambda connection: sqlite_workers.heartbeat(connection, worker_id, lease_ms))
+
+    async def deregister(self, worker_id: str) -> None:
+        await self._write(lambda connection: sqlite_workers.deregister(connection, worker_id))
+
+    async def claim(self, run_id: str) -> Lease:
+        return await self._write(lambda connection: sqlite_runs.claim_one(connection, run_id))
+
+    async def claim_runs(self, worker_id: str, known: Sequence[str], limit: int) -> list[Claim]:
+        return await self._write(lambda connection: sqlite_runs.claim_runs(connection, worker_id, known, limit))
+
+    async def claim_tasks(
+        self, worker_id: str, known: Sequence[str], queues: Sequence[str] | None, limit: int
+    ) -> list[ClaimedTask]:
+        return await self._write(
+            lambda connection: sqlite_tasks.claim_tasks(connection, worker_id, known, queues, limit)
+        )
+
+    async def absorb(self, run_ids: Sequence[str]) -> list[str]:
+        # A look first: nearly always there is nothing, and a wake-up that comes after the look stays for the next.
+        ids = {"runs": listed(run_ids)}
+        if not run_ids or not await self._read(lambda connection: connection.all("pending_resumes", ids)):
+            return []
+        return await self._write(lambda connection: sqlite_runs.absorb(connection, run_ids))
+
+    async def mail(self, run_id: str, above: int) -> list[tuple[int, Mail]]:
+        return await self._read(lambda connection: sqlite_mail.read_mail(connection, run_id, above))
+
+    async def timers(self, run_id: str) -> list[str]:
+        """The locations of a run's timers that are there: one deleted by hand is not (P4)."""
+        found = await self._read(lambda connection: connection.all("timers_of", {"run": run_id}))
+        return [location for (location,) in found]
+
+    async def commit(self, commit: TurnCommit) -> list[Outgoing]:
+        (result,) = await self.commit_group((commit,))
+        if result.verdict != "committed":
+            raise LeaseLostError(f"run {commit.lease.run_id}, epoch {commit.lease.epoch}: {result.verdict}")
+        return list(result.undelivered)
+
+    async def commit_group(self, commits: Sequence[TurnCommit]) -> list[TurnResult]:
+        return await self._write(lambda connection: sqlite_turns.commit_group(connection, commits))
+
+    async def end_task(self, end: TaskEnd) -> bool:
+        return await self._write(lambda connection: sqlite_tasks.end_task(connection, end))
+
+    async def fire_timers(self, limit: int) -> int | None:
+        return await self._write(lambda connection: sqlite_tasks.fire_timers(connection, limit))
+
+    async def sweep(self, max_reclaims: int, limit: int) -> int:
+        swept = await self._write(lambda connection: sqlite_workers.sweep(connection, max_reclaims, limit))
+        after = self._swept_to
+        self._swept_to = await self._write(lambda connection: sqlite_workers.wake_untimed(connection, after))
+        return swept
+
+
+def _data_version(connection: Connection) -> int:
+    row = connection.one("data_version")
+    return 0 if row is None else int(row[0])
+
+
+def _as_it_is(_: Connection) -> None:
+    """Readers take the schema as the writer has made it."""

@@ -1,0 +1,168 @@
+"""Mail and wake-ups in SQLite: numbers, inboxes, answers, who is told about an end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Final, NoReturn
+
+from tenuto.codec.keys import prefix_end
+from tenuto.codec.records import decode_mail, encode_mail
+from tenuto.codec.rows import mail_key, update_key
+from tenuto.codec.values import dump
+from tenuto.errors import LimitError, RunClosedError, RunNotFoundError
+from tenuto.kernel.records import Mail, MailKind
+from tenuto.store.connection import Connection
+from tenuto.store.endings import CLOSED_FIRST, cancelled_child, parent_ended, result
+from tenuto.store.limits import BUFFERED_MESSAGES
+from tenuto.store.port import Outgoing
+
+__all__ = ["cancel_children", "deliver", "empty_closed", "listed", "read_mail", "send", "tell_end", "wake"]
+
+MAIL_PREFIX: Final = mail_key(0)[:2]
+MAIL_END: Final = prefix_end(MAIL_PREFIX)
+_KINDS: Final = {MailKind.UPDATE: "update", MailKind.CANCEL: "cancel", MailKind.RESULT: "result"}
+
+
+def wake(connection: Connection, runs: Iterable[str]) -> None:
+    """A pending resume for each of these runs, at most one (Q4)."""
+    connection.many("wake", [(run, dump([run])) for run in dict.fromkeys(runs)])
+
+
+def send(connection: Connection, run_id: str, mail: Mail, message_id: str | None) -> int | None:
+    """Stores mail and wakes its run. `RunNotFoundError`, `RunClosedError`, `LimitError`."""
+    if mail.kind is MailKind.SIGNAL:
+        if message_id is not None:
+            note = {"run": run_id, "signal": message_id}
+            connection.run("note_signal", note)
+            if not connection.changed() and connection.one("has_signal", note) is not None:
+                return None
+    else:
+        message_id = message_id if message_id is not None else mail.ref
+        if message_id is not None and _stored(connection, run_id, mail.kind, message_id):
+            return None
+    numbered = connection.one("number_mail", {"run": run_id})
+    if numbered is None:
+        _refuse(connection, run_id)
+    number, status = numbered
+    if number > BUFFERED_MESSAGES and mail.kind in (MailKind.SIGNAL, MailKind.UPDATE):
+        _check_room(connection, run_id)
+    if mail.kind is MailKind.CANCEL and status in ("pending", "scheduled"):
+        cancel_unstarted(connection, run_id)
+        return int(number)
+    _insert(connection, run_id, number, mail, message_id)
+    if status == "paused" and mail.kind is MailKind.CANCEL:
+        connection.run("unpause_for_cancel", {"run": run_id})
+        status = "suspended"
+    if status in ("running", "suspended"):
+        connection.run("wake", (run_id, dump([run_id])))
+    return int(number)
+
+
+def _insert(connection: Connection, run_id: str, number: int, mail: Mail, message_id: str | None) -> None:
+    data = encode_mail(mail)
+    if mail.kind is MailKind.SIGNAL:
+        connection.run("put_rows", (run_id, mail_key(number), data))
+        return
+    connection.run(
+        "insert_mail",
+        {
+            "run": run_id,
+            "seq": number,
+            "kind": _KINDS[mail.kind],
+            "message": message_id,
+            "name": mail.name,
+            "data": data,
+        },
+    )
+
+
+def _stored(connection: Connection, run_id: str, kind: MailKind, message_id: str) -> bool:
+    """Whether that message is there; a rejected update's answer makes way for the new one."""
+    values = {"run": run_id, "message": message_id}
+    if kind is MailKind.UPDATE:
+        key = update_key(message_id)
+        if connection.one("range_rows", {"id": run_id, "first": key, "last": prefix_end(key)}) is not None:
+            return True
+        connection.run("delete_answer", values)
+    return connection.one("has_mail", {**values, "kind": _KINDS[kind]}) is not None
+
+
+def _refuse(connection: Connection, run_id: str) -> NoReturn:
+    """Raises why a run takes no mail."""
+    found = connection.one("get_run", {"id": run_id})
+    if found is None:
+        raise RunNotFoundError(f"there is no run {run_id!r}")
+    raise RunClosedError(f"run {run_id} is {found[2]}")
+
+
+def _check_room(connection: Connection, run_id: str) -> None:
+    # A run has buffered at most as much as it ever got, so only long-lived ones are counted.
+    updates = connection.one("buffered", {"run": run_id})
+    signals = connection.one("buffered_signals", {"run": run_id, "first": MAIL_PREFIX, "last": MAIL_END})
+    buffered = (updates or (0,))[0] + (signals or (0,))[0]
+    if buffered >= BUFFERED_MESSAGES:
+        raise LimitError("buffered messages", BUFFERED_MESSAGES, buffered + 1)
+
+
+def deliver(connection: Connection, outgoing: Outgoing) -> bool:
+    """Whether mail of one run reached another: it is there and open, and has room."""
+    connection.run("savepoint_mail")
+    delivered = True
+    try:
+        send(connection, outgoing.run_id, outgoing.mail, outgoing.id)
+    except (RunNotFoundError, RunClosedError, LimitError):
+        connection.run("rollback_mail")  # a number or a noted id must not stay without its message
+        delivered = False
+    connection.run("release_mail")
+    return delivered
+
+
+def read_mail(connection: Connection, run_id: str, above: int) -> list[tuple[int, Mail]]:
+    """Signals and the rest, in number order."""
+    first = mail_key(above + 1)
+    rows = connection.all("range_rows", {"id": run_id, "first": first, "last": MAIL_END})
+    mail = [(int(key[3:-1], 16), decode_mail(value)) for key, value in rows]
+    inbox = connection.all("read_inbox", {"run": run_id, "above": above})
+    mail.extend((seq, decode_mail(data)) for seq, data in inbox)
+    return sorted(mail, key=lambda numbered: numbered[0])
+
+
+def tell_end(
+    connection: Connection, execution_id: str, payload: bytes | None, error: bytes | None, attempts: int = 1
+) -> None:
+    """Result mail for the parent and for whoever follows an execution that has ended."""
+    told = [*connection.all("end_of", {"id": execution_id}), *connection.all("watchers_of", {"id": execution_id})]
+    for run_id, operation in told:
+        mail = result(operation, payload, error, attempts, connection.now)
+        deliver(connection, Outgoing(run_id, mail, f"end:{execution_id}:{operation}"))
+    if told:
+        connection.run("delete_watchers", {"id": execution_id})
+
+
+def empty_closed(connection: Connection, run_id: str) -> None:
+    """What a closed run no longer needs goes; updates nobody decided are answered (P8, V7)."""
+    run = {"run": run_id}
+    connection.run("delete_timers", {"id": run_id})
+    connection.run("delete_resume", run)
+    connection.run("delete_hooks", run)
+    connection.run("answer_open_updates", {**run, "answer": CLOSED_FIRST})
+    connection.run("empty_inbox", run)
+
+
+def cancel_children(connection: Connection, run_id: str) -> None:
+    """Spawned runs do not outlive their parent unasked. A turn that ends says so itself; a terminated run cannot."""
+    for (child,) in connection.all("open_children", {"run": run_id}):
+        deliver(connection, Outgoing(child, parent_ended(connection.now), f"end:{run_id}"))
+
+
+def cancel_unstarted(connection: Connection, run_id: str) -> None:
+    """A run that has not begun is cancelled without a worker."""
+    connection.run("cancel_unstarted", {"run": run_id})
+    empty_closed(connection, run_id)
+    tell_end(connection, run_id, None, cancelled_child(run_id))
+
+
+def listed(values: Iterable[int | str]) -> str:
+    """A list as the one parameter a statement takes."""
+    return json.dumps(list(values))

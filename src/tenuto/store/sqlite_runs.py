@@ -1,0 +1,223 @@
+"""Runs in SQLite: creating, listing, reading, claiming, deleting; and what an operator does to one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tenuto.codec.keys import prefix_end
+from tenuto.errors import RunNotFoundError
+from tenuto.store.connection import Connection, Row
+from tenuto.store.endings import terminated_child
+from tenuto.store.port import Claim, Lease, NewRun, RunFilter, RunRecord
+from tenuto.store.sqlite_mail import cancel_children, empty_closed, listed, tell_end, wake
+
+__all__ = [
+    "absorb",
+    "claim_one",
+    "claim_runs",
+    "create",
+    "delete",
+    "find",
+    "get",
+    "open_hook",
+    "pause",
+    "ready",
+    "release",
+    "rows",
+    "terminate",
+    "wake_open",
+]
+
+
+def create(connection: Connection, run: NewRun) -> bool:
+    """Whether it is there now; an id, or an open key of its queue, that is taken changes nothing."""
+    told = run.parent if run.parent is not None and not run.detached else (None, None)
+    started = run.parent if run.parent is not None else (None, None)
+    connection.run(
+        "insert_run",
+        {
+            "id": run.id,
+            "target": run.target,
+            "queue": run.queue,
+            "priority": run.priority,
+            "delay": run.delay_ms,
+            "status": "scheduled" if run.delay_ms > 0 else "pending",
+            "parent": told[0],
+            "parent_op": told[1],
+            "started_by": started[0],
+            "started_op": started[1],
+            "definition": run.definition,
+            "key": run.key,
+            "partition": run.partition,
+            "attributes": json.dumps(dict(run.attributes)) if run.attributes else None,
+        },
+    )
+    if not connection.changed():
+        return False
+    connection.many("put_rows", [(run.id, key, value) for key, value in run.rows])
+    if run.delay_ms > 0:
+        connection.run("insert_start", {"id": run.id, "fire_at": connection.now + run.delay_ms})
+    return True
+
+
+def record_of(row: Row) -> RunRecord:
+    """A run out of the columns every statement about runs gives."""
+    (run_id, target, status, epoch, alarm, reason, by, operation, parent, definition, queue, run_no) = row[:12]
+    created_at, started_at, completed_at, attributes = row[12:]
+    known: Mapping[str, Any] = json.loads(attributes) if attributes is not None else {}
+    return RunRecord(
+        run_id,
+        target,
+        status,
+        epoch,
+        alarm,
+        reason,
+        None if by is None else (by, operation),
+        by is not None and parent is None,
+        definition,
+        queue,
+        run_no,
+        created_at,
+        started_at,
+        completed_at,
+        known,
+    )
+
+
+def get(connection: Connection, run_id: str) -> RunRecord | None:
+    row = connection.one("get_run", {"id": run_id})
+    return None if row is None else record_of(row)
+
+
+def find(connection: Connection, which: RunFilter | None) -> list[RunRecord]:
+    if which is None:
+        return [record_of(row) for row in connection.all("all_runs")]
+    values = {
+        "status": which.status,
+        "target": which.target,
+        "since": which.since,
+        "attributes": json.dumps(dict(which.attributes)),
+        "limit": which.limit,
+    }
+    return [record_of(row) for row in connection.all("find_runs", values)]
+
+
+def rows(connection: Connection, run_id: str, prefix: bytes) -> list[tuple[bytes, bytes]]:
+    if prefix:
+        found = connection.all("range_rows", {"id": run_id, "first": prefix, "last": prefix_end(prefix)})
+    else:
+        found = connection.all("all_rows", {"id": run_id})
+    if not found and get(connection, run_id) is None:
+        raise RunNotFoundError(f"there is no run {run_id!r}")
+    return [(key, value) for key, value in found]
+
+
+def claim_one(connection: Connection, run_id: str) -> Lease:
+    row = connection.one("raise_epoch", {"run": run_id})
+    if row is None:
+        raise RunNotFoundError(f"there is no run {run_id!r}")
+    return Lease(run_id, row[0])
+
+
+def claim_runs(connection: Connection, worker_id: str, known: Sequence[str], limit: int) -> list[Claim]:
+    """Wake-ups first, always; then what has not begun yet."""
+    definitions = listed(known)
+    resumed: list[str] = []
+    while len(resumed) < limit:
+        wanted = limit - len(resumed)
+        picked = connection.all("pick_resumes", {"known": definitions, "limit": wanted})
+        if not picked:
+            break
+        connection.run("delete_executions", {"ids": listed(resume for resume, _, _ in picked)})
+        # A resume of a run that is not suspended means nothing, and is gone now.
+        resumed.extend(run for _, run, status in picked if status == "suspended")
+        if len(picked) < wanted:
+            break
+    fresh = ready(connection, "workflow", definitions, None, limit - len(resumed)) if len(resumed) < limit else []
+    return _lease(connection, worker_id, resumed + fresh)
+
+
+def ready(connection: Connection, sort: str, known: str, queues: Sequence[str] | None, limit: int) -> list[str]:
+    """What is ready to begin, over these queues (None: all), larger priority first, then older."""
+    names = queues if queues is not None else [queue for (queue,) in connection.all("ready_queues")]
+    picked: list[tuple[int, int, str]] = []
+    for queue in names:
+        values = {"queue": queue, "type": sort, "known": known, "limit": limit}
+        picked.extend((-priority, at, key) for key, priority, at in connection.all("pick_ready", values))
+    return [key for _, _, key in sorted(picked)[:limit]]
+
+
+def _lease(connection: Connection, worker_id: str, run_ids: list[str]) -> list[Claim]:
+    if not run_ids:
+        return []
+    leased = connection.all("lease_runs", {"worker": worker_id, "ids": listed(run_ids)})
+    records = {record.id: record for record in map(record_of, leased)}
+    return [Claim(Lease(key, records[key].epoch), records[key], records[key].epoch - 1) for key in run_ids]
+
+
+def absorb(connection: Connection, run_ids: Sequence[str]) -> list[str]:
+    return [run for (run,) in connection.all("absorb", {"runs": listed(run_ids)})]
+
+
+def delete(connection: Connection, run_ids: Sequence[str]) -> None:
+    ids = {"ids": listed(run_ids)}
+    connection.run("unlink_children", ids)
+    connection.run("delete_context", ids)
+    connection.run("delete_details", ids)
+    connection.run("delete_executions", ids)
+
+
+def terminate(connection: Connection, run_id: str, reason: str | None) -> bool:
+    """Closes a run at once, whoever has it (V3), with everything that hangs on it."""
+    if connection.one("terminate", {"run": run_id, "reason": reason}) is None:
+        if get(connection, run_id) is None:
+            raise RunNotFoundError(f"there is no run {run_id!r}")
+        return False
+    empty_closed(connection, run_id)
+    tasks = {"ids": listed(task for (task,) in connection.all("open_tasks", {"run": run_id}))}
+    for task in connection.all("cancel_waiting_tasks", tasks):
+        connection.run("delete_timers", {"id": task[0]})
+    connection.run("flag_running_tasks", tasks)
+    cancel_children(connection, run_id)
+    tell_end(connection, run_id, None, terminated_child(run_id, reason))
+    return True
+
+
+def pause(connection: Connection, run_id: str) -> bool:
+    if connection.one("pause_now", {"run": run_id}) is not None:
+        return True
+    if get(connection, run_id) is None:
+        raise RunNotFoundError(f"there is no run {run_id!r}")
+    return False
+
+
+def release(connection: Connection, run_id: str) -> bool:
+    released = connection.one("unpause", {"run": run_id})
+    if released is None:
+        if get(connection, run_id) is None:
+            raise RunNotFoundError(f"there is no run {run_id!r}")
+        return False
+    if released == ("suspended",):
+        wake(connection, (run_id,))
+    return True
+
+
+def wake_open(connection: Connection, run_id: str) -> None:
+    """A wake-up, where it can mean anything."""
+    record = get(connection, run_id)
+    if record is None:
+        raise RunNotFoundError(f"there is no run {run_id!r}")
+    if record.status in ("running", "suspended"):
+        wake(connection, (run_id,))
+
+
+def open_hook(connection: Connection, run_id: str, key: str, token_hash: str) -> bool:
+    """Whether an open run has a hook's token now; the same hook may come again, with another token."""
+    owner = connection.one("hook_owner", {"token": token_hash})
+    if owner is not None and owner[0] != run_id:
+        return False
+    connection.run("delete_hook", {"key": key, "token": token_hash})
+    connection.run("insert_hook", {"run": run_id, "key": key, "token": token_hash})
+    return connection.changed() == 1

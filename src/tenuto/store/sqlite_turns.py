@@ -1,0 +1,151 @@
+"""Commits of turns in SQLite.
+
+Rules:
+
+1. A member is held against its run's row first; what is refused has written nothing (P5).
+2. A statement is executed only for what the turn has: the usual turn, one step's row of a run that goes on, is one
+   read and one write.
+3. The run's own row comes last, because what the turn did to others may have come back as mail to itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tenuto.codec.rows import EncodedBatch
+from tenuto.store.connection import Connection
+from tenuto.store.endings import refused_child, result
+from tenuto.store.port import CLOSED, NewRun, Outgoing, TurnCommit, TurnResult
+from tenuto.store.sqlite_mail import deliver, empty_closed, listed
+from tenuto.store.sqlite_runs import create
+from tenuto.store.sqlite_tasks import cancel_tasks, queue_task
+
+__all__ = ["commit_group"]
+
+_STALE = TurnResult("stale")
+_CANCEL_FIRST = TurnResult("cancel_first")
+_COMMITTED_KEPT = TurnResult("committed", True)
+
+
+def commit_group(connection: Connection, commits: Sequence[TurnCommit]) -> list[TurnResult]:
+    """Each turn on its own merits, in the order given."""
+    return [_commit(connection, commit) for commit in commits]
+
+
+def _commit(connection: Connection, commit: TurnCommit) -> TurnResult:
+    run_id, epoch = commit.lease.run_id, commit.lease.epoch
+    found = connection.one("turn_run", (run_id,))
+    if found is None or found[0] != epoch:
+        return _STALE
+    _, status, inbox_seq, inbox_seen, reclaims, alarm, _ = found
+    closes = commit.status in CLOSED
+    if (
+        (closes or commit.continued)
+        and inbox_seq > commit.seen
+        and connection.one("cancel_above", {"run": run_id, "seen": commit.seen}) is not None
+    ):
+        return _CANCEL_FIRST  # V7: an acknowledged cancel goes before any outcome
+    _write_rows(connection, run_id, commit.rows)
+    undelivered = _write_effects(connection, commit, alarm)
+    if commit.status == "running" == status and commit.definition is None and not commit.continued:
+        seen = max(inbox_seen, commit.seen)
+        progress = 0 if _has_progress(commit) else reclaims
+        if (seen, commit.alarm, progress) != (inbox_seen, alarm, reclaims):
+            connection.run("turn_note", (run_id, seen, commit.alarm, progress))
+        return TurnResult("committed", True, undelivered) if undelivered else _COMMITTED_KEPT
+    return TurnResult("committed", _move(connection, commit), undelivered)
+
+
+def _has_progress(commit: TurnCommit) -> bool:
+    """Whether the turn wrote anything: one that only replayed does not make a run less stuck."""
+    return any(commit.rows)
+
+
+def _write_rows(connection: Connection, run_id: str, rows: EncodedBatch) -> None:
+    if rows.range_deletes:
+        connection.many("delete_range", [(run_id, start, end) for start, end in rows.range_deletes])
+    if rows.deletes:
+        connection.many("delete_rows", [(run_id, key) for key in rows.deletes])
+    if rows.puts:
+        connection.many("put_rows", [(run_id, key, value) for key, value in rows.puts])
+
+
+def _write_effects(connection: Connection, commit: TurnCommit, alarm: int | None) -> tuple[Outgoing, ...]:
+    """Everything but rows and status; what could not be delivered."""
+    run_id = commit.lease.run_id
+    for update_id, answer in commit.answers:
+        connection.run("set_answer", {"run": run_id, "message": update_id, "answer": answer})
+    if commit.mail_done:
+        connection.run("delete_mail", {"run": run_id, "numbers": listed(commit.mail_done)})
+    if commit.continued:
+        connection.run("delete_timers", {"id": run_id})  # the next run of the chain has none of the old ones
+    if commit.stopped_timers:
+        connection.many("stop_timers", [(_timer_id(run_id, location),) for location in commit.stopped_timers])
+    if commit.timers:
+        connection.many(
+            "start_timers",
+            [
+                (_timer_id(run_id, timer.location), timer.deadline, run_id, timer.sort, timer.location)
+                for timer in commit.timers
+            ],
+        )
+    if commit.alarm is not None and commit.alarm != alarm and commit.status in ("running", "suspended"):
+        connection.run("start_alarm", {"run": run_id, "alarm": commit.alarm})
+    for task in commit.tasks:
+        queue_task(connection, task, run_id)
+    if commit.cancelled_tasks:
+        cancel_tasks(connection, commit.cancelled_tasks)
+    for run in commit.runs:
+        _start_child(connection, run_id, run)
+    if not commit.outgoing:
+        return ()
+    return tuple(outgoing for outgoing in commit.outgoing if not deliver(connection, outgoing))
+
+
+def _timer_id(run_id: str, location: str) -> str:
+    return f"{run_id}:{location}"
+
+
+def _start_child(connection: Connection, run_id: str, run: NewRun) -> None:
+    """A child, or, where its id is another's, a refusal in the parent's own inbox. The same child again is no news."""
+    if create(connection, run) or run.parent is None:
+        return
+    known = connection.one("child_origin", {"id": run.id})
+    if known is not None and (known[0], known[1]) == run.parent:
+        return
+    target, status = (known[2], known[3]) if known is not None else (f"key {run.key!r}", "open")
+    mail = result(run.parent[1], None, refused_child(run.id, target, status), 1, connection.now)
+    deliver(connection, Outgoing(run_id, mail, f"refused:{run.parent[1]}"))
+
+
+def _move(connection: Connection, commit: TurnCommit) -> bool:
+    """Puts the run into the status the turn gave it; whether the worker keeps the lease."""
+    run_id = commit.lease.run_id
+    if commit.status == "parked":
+        connection.run("turn_park", {"run": run_id, "reason": commit.reason, "parked_by": commit.parked_by})
+        return False
+    if commit.status in CLOSED:
+        connection.run(
+            "turn_close",
+            {
+                "run": run_id,
+                "status": commit.status,
+                "seen": commit.seen,
+                "reason": commit.reason,
+                "definition": commit.definition,
+            },
+        )
+        empty_closed(connection, run_id)
+        return False
+    values = {
+        "run": run_id,
+        "seen": commit.seen,
+        "alarm": commit.alarm,
+        "progress": _has_progress(commit),
+        "continued": int(commit.continued),
+        "definition": commit.definition,
+    }
+    if commit.status == "running":
+        connection.run("turn_run_on", values)
+        return True
+    return connection.one("turn_suspend", {**values, "timed": commit.alarm is not None}) == ("running",)

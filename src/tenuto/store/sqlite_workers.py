@@ -1,0 +1,114 @@
+"""Workers in SQLite: registering, renewing, leaving, and taking over from those that are gone."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+
+from tenuto.store.connection import Connection, Row
+from tenuto.store.endings import interrupted_task, reclaim_delay_ms, retry_delay_ms, stuck
+from tenuto.store.limits import ANSWER_KEPT_MS
+from tenuto.store.sqlite_mail import listed, tell_end, wake
+from tenuto.store.sqlite_tasks import retry_task
+
+__all__ = ["deregister", "heartbeat", "register", "sweep", "wake_untimed"]
+
+SLICE: int = 1_000
+
+
+def register(
+    connection: Connection, worker_id: str, lease_ms: int, capability: str, definitions: Mapping[str, str]
+) -> None:
+    """Makes a worker known and lets parked runs try it, if it is not like the one that parked them."""
+    connection.run(
+        "insert_worker",
+        {
+            "id": worker_id,
+            "lease": lease_ms,
+            "host": platform.node(),
+            "pid": os.getpid(),
+            "release": _release(),
+            "capability": capability,
+        },
+    )
+    connection.many("insert_definition", [(name, digest, kind_of(name)) for name, digest in definitions.items()])
+    released = connection.all("release_parked", {"known": listed(definitions), "capability": capability})
+    wake(connection, (run for (run,) in released))
+
+
+def kind_of(definition_id: str) -> str:
+    """What an id says it defines; one that was given a name of its own says nothing."""
+    kind, slashes, _ = definition_id.partition("//")
+    return kind if slashes and kind in ("workflow", "step", "twf") else ""
+
+
+def _release() -> str:
+    try:
+        return version("tenuto")
+    except PackageNotFoundError:
+        return ""
+
+
+def heartbeat(connection: Connection, worker_id: str, lease_ms: int) -> bool:
+    return connection.one("heartbeat", {"id": worker_id, "lease": lease_ms}) is not None
+
+
+def deregister(connection: Connection, worker_id: str) -> None:
+    """Runs suspended and woken, tasks pending; neither counts as reclaim or attempt."""
+    wake(connection, (run for (run,) in connection.all("give_back_runs", {"worker": worker_id})))
+    connection.run("give_back_tasks", {"worker": worker_id})
+    connection.run("delete_worker", {"id": worker_id})
+
+
+def sweep(connection: Connection, max_reclaims: int, limit: int) -> int:
+    """Takes leases from workers that are gone; how many."""
+    lost = connection.all("lost_leases", {"limit": limit})
+    for row in lost:
+        if row[1] == "workflow":
+            _sweep_run(connection, row, max_reclaims)
+        else:
+            _sweep_task(connection, row)
+    if len(lost) < limit:
+        connection.run("delete_lost_workers")
+    connection.run("delete_old_answers", {"kept": ANSWER_KEPT_MS})
+    return len(lost)
+
+
+def _sweep_run(connection: Connection, row: Row, max_reclaims: int) -> None:
+    run_id, _, reclaims, capability = row[:4]
+    reclaims += 1
+    values = {"id": run_id, "status": "suspended", "reason": None, "parked_by": None}
+    if reclaims >= max_reclaims:
+        values.update(status="parked", reason=stuck(run_id, reclaims), parked_by=capability)
+    elif row[10]:
+        values.update(status="paused")  # asked for while it was leased
+    connection.run("sweep_run", values)
+    if values["status"] != "suspended":
+        return
+    delay = reclaim_delay_ms(reclaims)
+    if delay:
+        connection.run("start_reclaim", {"run": run_id, "delay": delay})
+    else:
+        wake(connection, (run_id,))
+
+
+def _sweep_task(connection: Connection, row: Row) -> None:
+    """Counts as a failed attempt; with none left nobody knows whether its effect happened (P2)."""
+    task_id, target, operation, attempt, max_attempts, backoff_ms, backoff_max_ms = row[0], *row[4:10]
+    connection.run("sweep_task", {"id": task_id})
+    if attempt < max_attempts:
+        delay = retry_delay_ms(backoff_ms, backoff_max_ms, attempt)
+        retry_task(connection, task_id, None, connection.now + delay)
+        return
+    error = interrupted_task(target, operation or "", attempt)
+    connection.run("end_task", {"id": task_id, "status": "failed", "output": None, "error": error})
+    tell_end(connection, task_id, None, error, attempt)
+
+
+def wake_untimed(connection: Connection, after: str) -> str:
+    """Wakes suspended runs of the next slice that miss a timer row; where the slice after it begins."""
+    slice_ = connection.all("timed_slice", {"after": after, "limit": SLICE})
+    wake(connection, (run for run, missing in slice_ if missing))
+    return slice_[-1][0] if len(slice_) == SLICE else ""

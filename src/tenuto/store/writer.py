@@ -1,0 +1,228 @@
+"""Threads that own a SQLite connection: one that writes, one that reads.
+
+Rules:
+
+1. Callers hand in work and await it; the answer comes only after the commit (P1).
+2. Requests that were queued while a transaction was being committed are executed together in the next one: one sync
+   for all of them. Each has its own savepoint, so one that fails takes no other with it (P5).
+3. What the environment did (locked, full, read-only, gone) is `StoreUnavailableError` for every request of the group;
+   the file is opened anew for the next one, so work goes on by itself when the cause is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, TypeVar
+
+import apsw
+
+from tenuto.errors import StoreRefusedError, StoreUnavailableError, TenutoError
+from tenuto.store.connection import UNAVAILABLE, Connection, Settings, unavailable, wait_while_busy
+
+__all__ = ["ConnectionThread", "Reader", "Writer"]
+
+T = TypeVar("T")
+GROUP: int = 256
+
+
+class _Request(Generic[T]):
+    """Work to be done on the connection, and the future that waits for it."""
+
+    __slots__ = ("_error", "_future", "_result", "_work", "loop", "quiet")
+
+    def __init__(self, work: Callable[[Connection], T], loop: asyncio.AbstractEventLoop, quiet: bool) -> None:
+        self.loop = loop
+        self.quiet = quiet
+        self._work = work
+        self._future: asyncio.Future[T] = loop.create_future()
+        self._result: T | None = None
+        self._error: BaseException | None = None
+
+    def perform(self, connection: Connection) -> bool:
+        """Does it and keeps what came of it; whether it went well."""
+        try:
+            connection.look_at_clock()
+            self._result = self._work(connection)
+        except UNAVAILABLE:
+            raise  # not this request's fault: the group's
+        except BaseException as error:  # noqa: BLE001  # raised again where the work was handed in
+            self._error = error
+            return False
+        return True
+
+    def fail(self, error: BaseException) -> None:
+        self._error = error
+
+    def settle(self) -> None:
+        """On the caller's loop: gives the answer, unless nobody waits any more."""
+        if self._future.done():
+            return
+        if self._error is not None:
+            self._future.set_exception(self._error)
+        else:
+            self._future.set_result(self._result)  # type: ignore[arg-type]  # performed
+
+    def __await__(self) -> Any:
+        return self._future.__await__()
+
+
+class ConnectionThread:
+    """A thread with a connection that takes requests in order."""
+
+    def __init__(self, settings: Settings, name: str, prepare: Callable[[Connection], None]) -> None:
+        self._settings = settings
+        self._prepare = prepare
+        self._connection: Connection | None = None
+        self._queue: SimpleQueue[_Request[Any] | None] = SimpleQueue()
+        self._pid = os.getpid()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    async def do(self, work: Callable[[Connection], T], *, quiet: bool = False) -> T:
+        """The result of work on the connection; quiet work is done outside of any transaction."""
+        if os.getpid() != self._pid:
+            raise StoreRefusedError("a store that was opened before a fork cannot be used in the child")
+        if self._closed:
+            raise StoreUnavailableError(f"{self._settings.path}: the store is closed")
+        request: _Request[T] = _Request(work, asyncio.get_running_loop(), quiet)
+        self._queue.put(request)
+        result: T = await request
+        return result
+
+    async def close(self) -> None:
+        """Finishes what was handed in, and ends the thread."""
+        if self._closed or os.getpid() != self._pid:
+            return
+        self._closed = True
+        self._queue.put(None)
+        await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
+
+    def _run(self) -> None:
+        while (group := self._take()) is not None:
+            try:
+                self._serve(group)
+            except UNAVAILABLE as error:
+                self._abandon(group, error)
+            except (TenutoError, apsw.Error, OSError) as error:  # opening it failed, or a bug: nobody may wait for ever
+                self._drop()
+                for request in group:
+                    request.fail(error)
+            self._settle(group)
+        self._drop()
+
+    def _take(self) -> list[_Request[Any]] | None:
+        """What is queued, at least one; None: the end."""
+        first = self._queue.get()
+        if first is None:
+            return None
+        group = [first]
+        while len(group) < GROUP:
+            try:
+                request = self._queue.get_nowait()
+            except Empty:
+                break
+            if request is None:
+                self._queue.put(None)  # after this group
+                break
+            group.append(request)
+        return group
+
+    def _serve(self, group: list[_Request[Any]]) -> None:
+        raise NotImplementedError
+
+    def _open(self) -> Connection:
+        if self._connection is None:
+            opened = Connection(self._settings)
+            try:
+                wait_while_busy(self._settings, opened.set_up)
+                self._prepare(opened)
+            except BaseException:
+                opened.close()
+                raise
+            self._connection = opened
+        return self._connection
+
+    def _abandon(self, group: list[_Request[Any]], error: Exception) -> None:
+        self._drop()  # rolls back; a connection that has seen the file read-only or gone would stay so
+        for request in group:
+            failure = unavailable(self._settings.path, error)
+            failure.__cause__ = error
+            request.fail(failure)
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(apsw.Error):  # closing reports the error again that made us drop it
+                connection.close()
+
+    @staticmethod
+    def _settle(group: list[_Request[Any]]) -> None:
+        loops: dict[asyncio.AbstractEventLoop, list[_Request[Any]]] = {}
+        for request in group:
+            loops.setdefault(request.loop, []).append(request)
+        for loop, requests in loops.items():
+            with suppress(RuntimeError):  # that loop is closed: nobody waits
+                loop.call_soon_threadsafe(_settle_all, requests)
+
+
+def _settle_all(requests: list[_Request[Any]]) -> None:
+    for request in requests:
+        request.settle()
+
+
+class Writer(ConnectionThread):
+    """Executes write requests, many in one transaction."""
+
+    def __init__(
+        self, settings: Settings, prepare: Callable[[Connection], None], committed: Callable[[], None]
+    ) -> None:
+        self._committed = committed
+        super().__init__(settings, "tenuto-writer", prepare)
+
+    def _serve(self, group: list[_Request[Any]]) -> None:
+        connection = self._open()
+        for request in group:
+            if request.quiet:
+                request.perform(connection)
+        writes = [request for request in group if not request.quiet]
+        if not writes:
+            return
+        before = connection.total_changes()
+        wait_while_busy(self._settings, lambda: connection.run("begin"))
+        if len(writes) == 1:
+            if not writes[0].perform(connection):
+                connection.run("rollback")
+                return
+        else:
+            self._perform_each(connection, writes)
+        connection.run("commit")
+        if connection.total_changes() != before:  # looking for work and finding none is no news
+            self._committed()
+
+    @staticmethod
+    def _perform_each(connection: Connection, writes: list[_Request[Any]]) -> None:
+        for request in writes:
+            connection.run("savepoint")
+            if not request.perform(connection):
+                connection.run("rollback_request")
+            connection.run("release")
+
+
+class Reader(ConnectionThread):
+    """Executes read requests, each on one snapshot."""
+
+    def __init__(self, settings: Settings, prepare: Callable[[Connection], None]) -> None:
+        super().__init__(settings, "tenuto-reader", prepare)
+
+    def _serve(self, group: list[_Request[Any]]) -> None:
+        connection = self._open()
+        for request in group:
+            connection.run("begin_read")
+            request.perform(connection)
+            connection.run("commit")

@@ -1,0 +1,59 @@
+"""`tenuto lint`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tenuto.cli import main
+
+SHOP = """\
+import time
+from tenuto import step, workflow
+
+@step
+async def charge(card): ...
+
+@workflow
+async def checkout(card):
+    charge(card)
+    time.sleep(1)
+    for tag in {"a", "b"}:
+        print(tag, time.time())
+    open("x")  # tenuto: ignore[DIR402]
+"""
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "pyproject.toml").write_text("[tool.tenuto]\n")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shop.py").write_text(SHOP)
+    return tmp_path
+
+
+def test_decorated_workflows_are_looked_at_like_marked_ones() -> None:
+    done = CliRunner().invoke(main, ["lint"])
+    assert done.exit_code == 1
+    assert done.stdout.splitlines() == [
+        "shop.py:9:5: DIR407 the call of step charge is neither "
+        "awaited nor kept, so it never runs (write `await charge(...)`)",
+        "shop.py:10:5: DIR402 time.sleep() in a workflow blocks the worker (write `await sleep(...)`)",
+        "shop.py:11:16: DIR403 iterating over a set has no fixed order (write sorted(...))",
+    ]
+
+
+def test_codes_can_be_selected_and_printed_as_json() -> None:
+    done = CliRunner().invoke(main, ["lint", "shop.py", "--select", "DIR403", "--json"])
+    assert done.exit_code == 1
+    assert [finding["code"] for finding in json.loads(done.stdout)] == ["DIR403"]
+
+
+def test_nothing_found_is_exit_code_zero(project: Path) -> None:
+    (project / "shop.py").write_text("from tenuto import step\n@step\nasync def charge(card): ...\n")
+    done = CliRunner().invoke(main, ["lint"])
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr == "1 files with marks, nothing found\n"

@@ -1,0 +1,2 @@
+def w():
+    "use workflow"

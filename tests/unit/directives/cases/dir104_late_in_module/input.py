@@ -1,0 +1,5 @@
+import os
+"use step"
+
+class C:
+    "use step"

@@ -1,0 +1,3 @@
+"use step"
+"use workflow"
+async def f(): return 1

@@ -1,0 +1,3 @@
+async def f():
+    "use step"
+    "use workflow"

@@ -1,0 +1,5 @@
+async def f():
+    """Use step sizes below 3."""
+
+async def g():
+    """use"""

@@ -1,0 +1,8 @@
+async def a(): "Use step."
+async def b(): "use steps"
+async def c(): "use_step"
+async def d(): "USE WORKFLOW"
+async def e(): "use wrokflow"
+async def f(): "use workflows"
+async def g(): "ues step"
+async def h(): "use-workflow;"

@@ -1,0 +1,5 @@
+async def a(): f"use step"
+async def b(): b"use step"
+async def c(): "use " "step"
+async def d(): "use\x20step"
+async def e(): r"use step"

@@ -1,0 +1,7 @@
+async def f():
+    "use step"
+    yield 1
+
+def g():
+    "use step"
+    yield from ()

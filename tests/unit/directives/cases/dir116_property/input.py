@@ -1,0 +1,4 @@
+class C:
+    @property
+    def p(self):
+        "use step"

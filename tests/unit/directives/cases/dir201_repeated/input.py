@@ -1,0 +1,6 @@
+"use step"
+"use step"
+async def f():
+    "use step"
+    "use step"
+    return 1

@@ -1,0 +1,7 @@
+async def outer():
+    "use step"
+    async def inner(x):
+        """Plain."""
+        "use step"
+        return x
+    return await inner(1)

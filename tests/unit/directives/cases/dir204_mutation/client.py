@@ -1,0 +1,6 @@
+#__internal_workflows{"workflows":{"input.py":{"w":{"workflowId":"workflow//input.py//w"}}},"steps":{"input.py":{"w/s":{"stepId":"step//input.py//w/s"}}}}
+from tenuto.model import compiled as __tenuto__
+
+@__tenuto__.workflow_stub('workflow//input.py//w')
+async def w(rows):
+    ...

@@ -1,0 +1,1 @@
+g = lambda: 'use step'

@@ -1,0 +1,5 @@
+from typing import TYPE_CHECKING
+if TYPE_CHECKING:
+
+    async def f():
+        """use step"""

@@ -1,0 +1,7 @@
+from tenuto import step
+
+def a():
+    "use step"
+
+@step
+def b(): return 1

@@ -1,0 +1,4 @@
+class C:
+    @classmethod
+    async def m(cls):
+        "use step"

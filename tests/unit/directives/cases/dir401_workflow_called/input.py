@@ -1,0 +1,6 @@
+async def a():
+    "use workflow"
+
+async def b():
+    "use workflow"
+    await a()

@@ -1,0 +1,10 @@
+#__internal_workflows{"workflows":{"input.py":{"w":{"workflowId":"workflow//input.py//w"}}}}
+from tenuto.model import compiled as __tenuto__
+__tenuto__.share(globals())
+
+@__tenuto__.workflow('workflow//input.py//w')
+async def w(loop):
+    threading.Thread(target=print).start()
+    ThreadPoolExecutor()
+    await asyncio.to_thread(print)
+    await loop.run_in_executor(None, print)

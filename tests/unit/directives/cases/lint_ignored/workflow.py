@@ -1,0 +1,8 @@
+#__internal_workflows{"workflows":{"input.py":{"w":{"workflowId":"workflow//input.py//w"}}}}
+from tenuto.model import compiled as __tenuto__
+__tenuto__.share(globals())
+
+@__tenuto__.workflow('workflow//input.py//w')
+async def w():
+    time.sleep(1)
+    time.sleep(2)

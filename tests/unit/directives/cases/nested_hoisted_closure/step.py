@@ -1,0 +1,11 @@
+#__internal_workflows{"workflows":{"input.py":{"pack":{"workflowId":"workflow//input.py//pack"}}},"steps":{"input.py":{"pack/label":{"stepId":"step//input.py//pack/label"}}}}
+from tenuto.model import compiled as __tenuto__
+
+@__tenuto__.workflow_stub('workflow//input.py//pack')
+async def pack(items, box='M'):
+    ...
+
+@__tenuto__.hoisted_step('step//input.py//pack/label', 'pack.<locals>.label')
+async def _tenuto_pack__label(text, size):
+    box, = __tenuto__.closure('box')
+    return f'{box}{size}:{text}'

@@ -1,0 +1,3 @@
+async def größe(straße="ß"):
+    "Größe."; "use step"
+    return f"ü{straße}"; "use step"

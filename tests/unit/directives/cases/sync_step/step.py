@@ -1,0 +1,6 @@
+#__internal_workflows{"steps":{"input.py":{"cut":{"stepId":"step//input.py//cut"}}}}
+from tenuto.model import compiled as __tenuto__
+
+@__tenuto__.step('step//input.py//cut')
+def cut(b):
+    return b[:1]

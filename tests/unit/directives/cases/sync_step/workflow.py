@@ -1,0 +1,7 @@
+#__internal_workflows{"steps":{"input.py":{"cut":{"stepId":"step//input.py//cut"}}}}
+from tenuto.model import compiled as __tenuto__
+__tenuto__.share(globals())
+
+@__tenuto__.remote_step('step//input.py//cut')
+def cut(b):
+    ...
