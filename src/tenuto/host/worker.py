@@ -31,6 +31,7 @@ __all__ = ["Worker"]
 log = logging.getLogger("tenuto.host")
 
 POLL: Final = 1.0  # seconds: the net under notifications that were lost
+LISTEN_PAUSE: Final = 0.02  # seconds between two looks that news caused
 CACHED_RUNS: Final = 1000  # suspended runs kept in memory to be spared a replay
 
 
@@ -80,6 +81,7 @@ class Worker:
             self._forever("claims", self._claim()),
             self._forever("timers", self._fire()),
             self._forever("sweep", self._sweep()),
+            self._forever("news", self._listen()),
         ]
 
     async def _register(self) -> None:
@@ -140,6 +142,18 @@ class Worker:
                 found = False
             if not found:
                 await _wait(self._poked, POLL)
+
+    async def _listen(self) -> None:
+        """Looks for work when something was committed by anyone; often, but not at every commit of our own."""
+        mark = -1
+        while True:
+            try:
+                mark = await self._store.changed(mark, POLL)
+            except EnvironmentFault as error:
+                log.warning("news could not be heard: %s", error)
+                await asyncio.sleep(POLL)
+            self.poke()
+            await asyncio.sleep(LISTEN_PAUSE)
 
     async def _claim_once(self) -> bool:
         found = False
