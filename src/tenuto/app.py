@@ -35,6 +35,7 @@ from tenuto.kernel.rewind import Undone, recover, rewind
 from tenuto.model import registry
 from tenuto.model.definitions import Bound, Workflow, encode_call
 from tenuto.model.durations import Duration, milliseconds, moment
+from tenuto.model.ids import short_name
 from tenuto.model.state import answer_query
 from tenuto.store.port import CLOSED, NewRun, RunFilter, RunRecord, Store, TurnCommit
 from tenuto.store.urls import DEFAULT_URL, store_of
@@ -133,7 +134,7 @@ class Tenuto:
         if_exists: IfExists = "same",
         attributes: Attributes | None = None,
     ) -> RunHandle[Any]: ...
-    async def start(
+    async def start(  # type: ignore[misc]  # mypy does not see that *args takes what *Ts takes
         self,
         workflow: Any,
         /,
@@ -150,7 +151,7 @@ class Tenuto:
         target, args, kwargs = _what(workflow, args)
         call = encode_call(args, kwargs)
         definition = self._definitions.named(target)
-        run_id = check_name(id) if id is not None else f"{registry.short_name(target)}-{secrets.token_hex(8)}"
+        run_id = check_name(id) if id is not None else f"{short_name(target)}-{secrets.token_hex(8)}"
         rows = first_rows(definition, call, await self.store.now())
         new = NewRun(run_id, target, rows, definition=definition.hash, attributes=attributes or {})
         while not await self.store.create(new):
@@ -399,7 +400,7 @@ class RunHandle(Generic[T_co]):
 def _what(workflow: Any, args: tuple[Any, ...]) -> tuple[str, tuple[Any, ...], Mapping[str, Any]]:
     """The id of what is to be started, and its arguments."""
     if isinstance(workflow, Bound):
-        bound = cast("Bound[Any]", workflow)
+        bound = cast("Bound[Any]", cast("object", workflow))
         return bound.definition.id, bound.args, bound.kwargs
     if isinstance(workflow, str):
         if workflow.startswith("workflow//"):

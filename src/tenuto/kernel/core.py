@@ -42,7 +42,7 @@ class Core:
         self.history = History(rows)
         self.journal = Journal(seq=self.history.last_seq, time=rows.counters.started_at, state=rows.state)
         self.timers = Timers()
-        self.loop = Loop(self)
+        self.loop = Loop(self)  # type: ignore[abstract]  # what is missing is made below the class
         self.divergence = Divergence(strict)
         self.replaying = True
         self.inert = False
@@ -58,8 +58,7 @@ class Core:
 
     # --- what the loop asks of its owner
 
-    @property
-    def stopped(self) -> bool:
+    def has_stopped(self) -> bool:
         return self.fault is not None
 
     def now(self) -> int:

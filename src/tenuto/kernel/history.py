@@ -140,9 +140,9 @@ class History:
         if patches:
             self._excuse(patches, rows)
         for location, metadata in rows.metadata.items():
-            node = self.find(location)
-            if node is not None:
-                node.metadata = metadata
+            described = self.find(location)
+            if described is not None:
+                described.metadata = metadata
         for update_id, update in rows.updates.items():
             if update.seq:
                 facts.append((update.seq, update_id))

@@ -21,7 +21,7 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import Context, copy_context
 from inspect import currentframe
 from types import CodeType
-from typing import Any, Final, NoReturn, Protocol, TypeVar
+from typing import Any, Final, NoReturn, Protocol, TypeVar, TypeVarTuple
 
 from tenuto.errors import Evicted, ForeignCallError, RunawayTurnError
 from tenuto.kernel.scope import Scope, current_scope
@@ -29,6 +29,7 @@ from tenuto.kernel.scope import Scope, current_scope
 __all__ = ["Loop", "LoopOwner", "Task"]
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 HANDLES_PER_DRAIN: Final = 1_000_000
 
@@ -55,8 +56,7 @@ class LoopOwner(Protocol):
 
     def report(self, message: str) -> None: ...
 
-    @property
-    def stopped(self) -> bool:
+    def has_stopped(self) -> bool:
         """Whether the turn is to be dropped."""
         ...
 
@@ -158,18 +158,18 @@ class Loop(asyncio.AbstractEventLoop):
     def time(self) -> float:
         return self._owner.now() / 1000
 
-    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> Handle:
+    def call_soon(self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None) -> Handle:
         handle = Handle(callback, args, context if context is not None else copy_context())
         self.ready.append(handle)
         return handle
 
     def call_later(
-        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         return self._call_at(self._owner.now() + math.ceil(delay * 1000), callback, args, context)
 
     def call_at(
-        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         # A float of seconds since 1970 is exact to a quarter of a microsecond: less than that is noise.
         return self._call_at(math.ceil(when * 1000 - 0.002), callback, args, context)
@@ -310,7 +310,7 @@ class Loop(asyncio.AbstractEventLoop):
                 pass  # asyncio has made it the task's outcome already; a workflow cannot end the worker
             except Exception as error:  # noqa: BLE001  # a callback of call_soon may raise anything; asyncio logs it too
                 self.call_exception_handler({"message": "a callback raised", "exception": error})
-            if owner.stopped:
+            if owner.has_stopped():
                 ready.clear()
 
     def close_tasks(self) -> list[str]:

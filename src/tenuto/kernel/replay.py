@@ -65,10 +65,10 @@ class Replay:
         """Feeds every recorded fact. The root has been started and drained."""
         core = self._core
         facts = core.history.facts
-        while not core.stopped:
+        while not core.has_stopped():
             self.deliver_held()
             recorded = facts[core.cursor]
-            if not recorded[0] or core.stopped:
+            if not recorded[0] or core.has_stopped():
                 return
             core.cursor += 1
             self._look_ahead()
@@ -83,7 +83,7 @@ class Replay:
     def deliver_held(self) -> None:
         """D3: delivers held facts whose operation is issued by now, lowest `seq` first."""
         core = self._core
-        while self._held and core.issued and not core.stopped:
+        while self._held and core.issued and not core.has_stopped():
             core.issued = False
             self._held = [recorded for recorded in self._held if not self._passed(recorded)]
             for index, recorded in enumerate(self._held):
@@ -183,7 +183,7 @@ class Replay:
         core = self._core
         if core.left_over or self._held:
             self._judge_left_over()
-            if core.stopped:
+            if core.has_stopped():
                 return
         inserted = core.left_over or bool(self._held)
         core.replaying = False
@@ -226,7 +226,7 @@ class Replay:
     def left_over_below(self, node: Node) -> None:
         """D8: a scope has ended by itself with something left over below it."""
         core = self._core
-        if core.stopped or not (core.left_over or self._held):
+        if core.has_stopped() or not (core.left_over or self._held):
             return
         for below in core.history.due_below(node):
             core.fault = core.divergence.error(below, describe(below.entry), f"the end of {node.text or 'the run'}")

@@ -197,17 +197,20 @@ class Run(Core):
                 return
             self._start()
         for fact in facts:
-            if self._outcome is not None or self.stopped:
+            if self._is_over():
                 return
             self._fire_timers(before=fact.at if fact.at is not None else self.journal.now)
-            if self._outcome is None and not self.stopped:
+            if not self._is_over():
                 self._apply(fact)
                 self._rest()
         if self.children.found:
             self.children.settle_found()
             self._rest()
-        if self._outcome is None and not self.stopped:
+        if not self._is_over():
             self._fire_timers(before=None)
+
+    def _is_over(self) -> bool:
+        return self._outcome is not None or self.has_stopped()
 
     def _start(self) -> None:
         """Starts the root and replays what is recorded."""
@@ -215,11 +218,11 @@ class Run(Core):
         self._root = self.loop.start_root(self._main(self), root)
         self.loop.drain()
         self._replay.feed()
-        if self.stopped:
+        if self.has_stopped():
             return
         if self._root.done():
             self._leave_root(self._root)
-        if not self.stopped:
+        if not self.has_stopped():
             self._replay.conclude()
         cancel = self.counters.cancel
         if cancel is not None and cancel.deadline is not None:
@@ -228,9 +231,9 @@ class Run(Core):
 
     def _rest(self) -> None:
         """Drains, then applies held and internal facts, until nothing is at hand; then looks whether the root ended."""
-        while not self.stopped:
+        while not self.has_stopped():
             self.loop.drain()
-            if self.stopped or self._look_at_root():
+            if self.has_stopped() or self._look_at_root():
                 return
             self._replay.deliver_held()
             if self.loop.ready or (self._early and self._take_early()):
@@ -241,7 +244,7 @@ class Run(Core):
 
     def _fire_timers(self, before: int | None) -> None:
         """T3: those with a deadline before that time and due; all that are due without one."""
-        while self._outcome is None and not self.stopped:
+        while not self._is_over():
             timer = self.timers.earliest()
             if timer is None or timer.deadline > self.journal.now:
                 return
@@ -357,7 +360,7 @@ class Run(Core):
         if self._ending is not None or self._outcome is not None:
             return True
         self._leave_root(root)
-        if self.stopped or self.replaying:
+        if self.has_stopped() or self.replaying:
             return True
         self._end(self._root_outcome(root))
         return True
@@ -416,8 +419,8 @@ class Run(Core):
         journal = self.journal
         journal.forced = True
         for update_id in list(self.mailbox.unanswered()):
-            error = UpdateFailedError("cancelled" if isinstance(outcome, Cancelled) else "closed")
-            self.mailbox.reply(update_id, Err(self.dump(error)))
+            why = "cancelled" if isinstance(outcome, Cancelled) else "closed"
+            self.mailbox.reply(update_id, Err(self.dump(UpdateFailedError(why))))
         self._cancel_children()
         match outcome:
             case Completed(value):

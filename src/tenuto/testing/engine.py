@@ -82,7 +82,13 @@ class Engine:
     ) -> Run[R]: ...
     @overload
     async def start(self, workflow: str, /, *args: object, id: str | None = None) -> Run[Any]: ...
-    async def start(self, workflow: Any, /, *args: Any, id: str | None = None) -> Run[Any]:  # noqa: A002
+    async def start(  # type: ignore[misc]  # mypy does not see that *args takes what *Ts takes
+        self,
+        workflow: Any,
+        /,
+        *args: Any,
+        id: str | None = None,  # noqa: A002
+    ) -> Run[Any]:
         """Starts a run; the same id with the same workflow and input again is the same run."""
         definition, call = _call_of(workflow, args)
         run_id = check_name(id) if id is not None else self.mint(definition.name)
@@ -427,7 +433,8 @@ class Engine:
     async def _task_ended(self, run_id: str, task: EnqueueTask, attempt: int, outcome: Ok | Err | TimedOut) -> None:
         """A task is tried again by whoever runs it; its run hears of the final outcome only, by mail."""
         location = text(task.location)
-        payload, error = (outcome.value, None) if isinstance(outcome, Ok) else (None, None)
+        payload = outcome.value if isinstance(outcome, Ok) else None
+        error: bytes | None = None
         if not isinstance(outcome, Ok):
             match self._judge(task, location, attempt, outcome):
                 case Retry(after_ms=after_ms):
@@ -483,7 +490,7 @@ def _once(job: Job) -> bool:
 
 def _call_of(workflow: Any, args: tuple[Any, ...]) -> tuple[Workflow[..., Any], bytes]:
     if isinstance(workflow, Bound):
-        bound = cast("Bound[Any]", workflow)
+        bound = cast("Bound[Any]", cast("object", workflow))
         return cast("Workflow[..., Any]", bound.definition), encode_call(bound.args, bound.kwargs)
     if isinstance(workflow, str):
         workflow = registry.find(workflow, "workflow")

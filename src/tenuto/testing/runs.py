@@ -19,7 +19,7 @@ from tenuto.kernel.location import check_name
 from tenuto.kernel.records import Mail, MailKind, UpdateStatus
 from tenuto.model.durations import Duration, milliseconds
 from tenuto.model.state import answer_query
-from tenuto.store.port import CLOSED
+from tenuto.store.port import CLOSED, RunRecord
 from tenuto.testing.recorded import Recorded
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class Run(Generic[T_co]):
         await self._engine.store.send(self.id, mail, message_id)
         self._engine.wake(self.id)
 
-    async def _record(self) -> Any:
+    async def _record(self) -> RunRecord:
         record = await self._engine.store.get(self.id)
         if record is None:
             raise RunNotFoundError(f"there is no run {self.id!r}")
