@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help fmt lint type test demo bench fuzz check clean
+.PHONY: help fmt lint type test demo bench chaos fuzz check clean
 
 help:    ## this list
 	@grep -E '^[a-z]+: .*## |^[a-z]+:    *## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -33,10 +33,16 @@ test: lint type    ## everything CI runs: lint, types and every test
 demo: $(READY)    ## the main job, surviving a crash, on the embedded default
 	$(BIN)/python examples/demo.py
 
-bench: $(READY)    ## the kernel against plain asyncio, as ratios in one run
+bench: $(READY)    ## ratios within one run each: kernel, entities, directives, TWF
 	$(BIN)/python bench/kernel.py
+	$(BIN)/python bench/entity.py
+	$(BIN)/python bench/directives.py
+	$(BIN)/python bench/twf.py
 
-fuzz: $(READY)    ## property tests with many more examples, bounded in time
+chaos: $(READY)    ## real processes, killed: more runs and kills than in make test
+	TENUTO_CHAOS_RUNS=200 TENUTO_CHAOS_KILLS=40 $(BIN)/pytest -q tests/chaos
+
+fuzz: $(READY)    ## generated programs and values, many more of them; bounded
 	TENUTO_FUZZ=1 $(BIN)/pytest -n 2 -q -m fuzz
 
 check: test    ## all a push must pass

@@ -151,6 +151,10 @@ class Children:
         core.close_pending(pending)
         if pending.ended is not None and not pending.ended.done():
             pending.ended.cancel()
+        if entry is None and pending.flags & Flag.INSERTED:
+            kind = Child(pending.op.mode, 0, pending.op.run or "", pending.op.target)
+            core.journal.put(node, Entry(0, 0, pending.started, pending.flags | Flag.CANCELLED, kind), force=True)
+            return
         if entry is None or type(entry.kind) is not Child or entry.seq or entry.flags & Flag.CANCELLED:
             return
         asked = (

@@ -157,11 +157,13 @@ class Core:
         """The operation is settled or withdrawn."""
         pending.gone = True
         pending.node.pending = None
-        self.outstanding.pop(pending, None)
+        outstanding = self.outstanding.pop(pending, None) is not None
         self.inline.pop(pending.node, None)
         self.timers.stop(pending.node)
         if pending.flags & Flag.INSERTED:
             self.inserted_open -= 1
+        elif outstanding and self.left_over and not self.divergence.strict:
+            pending.flags |= Flag.INSERTED  # withdrawn before it could begin: its place is noted all the same
 
     def next_order(self) -> int:
         self._order += 1

@@ -71,6 +71,14 @@ class Node:
             node = children[segment] = Node(segment, self)
         return node
 
+    def prune(self) -> None:
+        """Forgets a place where nothing is recorded and nothing is under way: a long run passes many of them."""
+        parent = self.parent
+        if parent is None or parent.children is None or self.entry is not None or self.children or self.pending:
+            return
+        if parent.children.get(self.segment) is self:
+            del parent.children[self.segment]
+
     @property
     def location(self) -> Location:
         segments: list[Segment] = []

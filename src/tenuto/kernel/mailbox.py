@@ -13,8 +13,9 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextvars import Context, copy_context
+from typing import Final
 
 from tenuto.errors import Evicted
 from tenuto.kernel.commands import CancelTimer, ReplyUpdate, StartTimer
@@ -29,6 +30,8 @@ from tenuto.kernel.scope import Scope, current_scope
 
 __all__ = ["Mailbox"]
 
+SEEN_NUMBERS: Final = 64  # kept apart, so that facts out of order are still told from repeated ones
+
 
 class Listener:
     """An active receive."""
@@ -41,6 +44,24 @@ class Listener:
         self.updates: list[str] = []  # admitted here, since the last commit
 
 
+class _Seen:
+    """Numbers of mail that was given before. Of long ago only the newest is remembered: numbers grow."""
+
+    def __init__(self, taken: Iterable[int]) -> None:
+        self._taken = frozenset(taken)  # by recorded history; older mail may still be waiting
+        self._given: set[int] = set()
+        self._before = 0
+
+    def __contains__(self, n: int) -> bool:
+        return n in self._given or n in self._taken or n < self._before
+
+    def add(self, n: int) -> None:
+        self._given.add(n)
+        if len(self._given) > SEEN_NUMBERS:
+            self._before = sorted(self._given)[SEEN_NUMBERS // 2]
+            self._given = {given for given in self._given if given >= self._before}
+
+
 class Mailbox:
     """The messages of one run."""
 
@@ -51,11 +72,11 @@ class Mailbox:
         self._waits: dict[Pending, None] = {}
         self.listener: Listener | None = None
         self.updates = dict(core.rows.updates)
-        self._seen: set[int] = {
+        self._seen = _Seen(
             int(entry.kind.taken.id, 16)
             for _, entry in core.rows.history
             if type(entry.kind) is Message and entry.kind.taken is not None
-        }
+        )
 
     @property
     def awaited(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -198,14 +219,14 @@ class Mailbox:
         node = pending.node
         self._close_wait(pending)
         entry = node.entry
-        if entry is None or entry.seq or entry.flags & Flag.CANCELLED:
+        if entry is not None and (entry.seq or entry.flags & Flag.CANCELLED):
             return
-        if pending.deadline is not None and not core.journal.unask(node, StartTimer):
+        if entry is not None and pending.deadline is not None and not core.journal.unask(node, StartTimer):
             core.journal.command(node, CancelTimer(node.location))
         if pending.flags & Flag.INSERTED:
             flags = pending.flags | Flag.CANCELLED
             core.journal.put(node, self._open_entry(pending)._replace(flags=flags), force=True)
-        else:
+        elif entry is not None:
             core.journal.delete(node)
 
     def _take_row(self, signal: Signal) -> None:
@@ -224,6 +245,11 @@ class Mailbox:
         for fact in list(self._undecided.values()):
             self._reject(fact, why, None)
         self._undecided.clear()
+
+    def close(self) -> None:
+        """The run's code has ended: nothing is taken any more, whatever tasks it left behind."""
+        self._waits.clear()
+        self.listener = None
 
     def take(self) -> asyncio.Future[Dispatch]:
         core = self._core

@@ -264,7 +264,7 @@ class Steps:
                 core.journal.command(node, CancelTask(node.location, core.key(node)))
         elif running:
             core.journal.command(node, CancelStep(node.location))
-        else:
+        elif open_here:
             self._forget_timer(node)
 
     def _cancelled_entry(self, pending: Pending, kind: Step) -> None:

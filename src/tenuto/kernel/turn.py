@@ -402,6 +402,7 @@ class Run(Core):
     def _drop_pending(self) -> None:
         """Nothing the code still waits for counts any more."""
         self._abandon_attempts()
+        self.mailbox.close()
         self.internal.clear()
         for node in list(self.history.root.walk()):
             if node.pending is not None:
@@ -596,6 +597,7 @@ class Run(Core):
             self._replay.drop_below(scope.node)
         elif self.left_over or self._replay.held:
             self._replay.left_over_below(scope.node)
+        scope.node.prune()
 
     async def _end_tasks(self, scope: Scope) -> None:
         tasks = list(scope.tasks)

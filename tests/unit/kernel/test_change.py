@@ -797,3 +797,46 @@ def test_what_arrives_while_an_inserted_step_runs_is_not_lost(drive):
 
 @step(queue="elsewhere", name="change-task")
 async def queued() -> None: ...
+
+
+@pytest.mark.parametrize("kind", ["step", "sleep", "wait", "timed wait", "child"])
+def test_an_insertion_that_lost_a_recorded_race_keeps_its_place(drive, kind):
+    """3.2, D4, D8: withdrawn by replay before it could begin; unchanged code replays it afterwards"""
+
+    async def inserted() -> None:
+        match kind:
+            case "step":
+                await step("x", work)
+            case "sleep":
+                await sleep("1h", name="x")
+            case "wait":
+                await wait_for_signal("x")
+            case "timed wait":
+                await wait_for_signal("x", timeout="1h")
+            case "child":
+                await spawn(child)
+
+    def body(*, changed: bool) -> Any:
+        async def loser() -> None:
+            if changed:
+                await inserted()
+            await step("b", work)
+            await sleep("2h")
+
+        async def run() -> Any:
+            winner, _ = await race({"loser": loser, "winner": lambda: step("w", work)})
+            await step("c", work)
+            return winner
+
+        return run
+
+    run = recorded(drive, body(changed=False), ["race/loser/b", "race/winner/w"])
+    run.again(body(changed=True), hash="v2")
+    assert run.released() == ["c"]
+    [flags] = [entry.flags for at, entry in run.history.items() if at.startswith("race/loser/") and at[-1] != "b"]
+    assert flags == Flag.INSERTED | Flag.CANCELLED
+    assert run.rows.version == "v2"
+    run.again()
+    assert run.released() == ["c"]
+    run.turn(run.ok("c"))
+    assert run.result == "winner"

@@ -401,3 +401,33 @@ def test_the_original_error_is_the_one_that_was_stored(drive):
     run.turn(run.ok("one"))
     assert run.rows.state == "failed"
     assert run.rows.error == stored
+
+
+def test_no_code_runs_beside_the_handlers(drive):
+    """3.8: tasks the root left behind take no message and start no timer any more"""
+    import asyncio
+
+    from tenuto import wait_for_signal
+
+    ran: list[str] = []
+
+    async def left_behind() -> None:
+        await wait_for_signal("s")
+        ran.append("got it")
+        await sleep(1)
+
+    async def body() -> Any:
+        task = asyncio.create_task(left_behind())
+        await undoable("one")
+        raise ValueError(f"original, {task.done()}")
+
+    run = drive(body)
+    run.turn()
+    run.turn(run.ok("one"))
+    assert run.rows.state == "rolling_back"
+    run.post(1, "s", "late")
+    run.turn(run.signal(1, "s", "late"))
+    assert (ran, run.mail, run.alarm) == ([], [1], None)
+    run.turn(run.ok("one"))
+    assert run.rows.state == "failed"
+    assert run.mail == [1]

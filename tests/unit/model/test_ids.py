@@ -165,6 +165,14 @@ def test_the_hash_ignores_layout_and_docstrings_and_sees_everything_else(
     assert ids.definition_hash(sys.modules["h1"].w) != first
 
 
+def test_the_hash_follows_a_reload(place: Import, tmp_path: Path) -> None:
+    module = place("h6", "async def w(): return 1\n")
+    first = ids.definition_hash(module.w)
+    (tmp_path / "h6.py").write_text("async def w(): return 1000\n")
+    importlib.reload(module)
+    assert ids.definition_hash(module.w) != first
+
+
 def test_a_function_without_source_is_hashed_by_its_code() -> None:
     one: dict[str, Callable[[], int]] = {}
     two: dict[str, Callable[[], int]] = {}

@@ -15,6 +15,7 @@ from types import ModuleType
 
 import pytest
 
+from tenuto.errors import NotCompiledError
 from tenuto.model import view
 from tenuto.model.substitutes import substitute
 from tenuto.model.view import body_of, view_of
@@ -107,3 +108,31 @@ def test_what_is_not_substituted_is_said_to_be_itself() -> None:
     assert substitute(3) is None
     assert substitute(random.Random) is not None
     assert substitute(uuid.uuid5) is None
+
+
+def test_views_of_a_long_chain_of_modules_are_made_without_recursion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    length = 400
+    for number in range(length):
+        following = f"import chain{number + 1}\n" if number + 1 < length else ""
+        (tmp_path / f"chain{number}.py").write_text(f"import time\ndef f(): return time\n{following}")
+    monkeypatch.syspath_prepend(tmp_path)
+    for number in reversed(range(length)):
+        __import__(f"chain{number}")
+    seen = view_of(sys.modules["chain0"])
+    for number in range(1, length):
+        seen = getattr(seen, f"chain{number}")
+    assert seen.f() is not time
+    for number in range(length):
+        del sys.modules[f"chain{number}"]
+        view.drop(f"chain{number}")
+
+
+def test_a_view_that_could_not_be_made_is_made_again(host: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "__tenuto_manifest__", {}, raising=False)
+    monkeypatch.setattr(view, "_compiler", None)
+    with pytest.raises(NotCompiledError):
+        view_of(host)
+    monkeypatch.delattr(host, "__tenuto_manifest__")
+    assert view_of(host).LIMIT is host.LIMIT
