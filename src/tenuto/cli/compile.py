@@ -71,8 +71,15 @@ def command(
         for finding in (finding for file in files for finding in file.findings):
             click.echo(describe(finding), err=True)
         if not check and out is None:
-            click.echo(render(files[0].result), nl=False)
+            click.echo(_text(files[0]), nl=False)
     sys.exit(1 if has_errors(files) else 0)
+
+
+def _text(file: CompiledFile) -> str:
+    try:
+        return render(file.result)
+    except ValueError as error:  # Python 3.11 cannot write every f-string that it can read
+        raise click.ClickException(f"{file.file} cannot be shown as text: {error}; Python 3.12 can") from None
 
 
 def _print_json(files: list[CompiledFile], *, with_code: bool) -> None:
@@ -81,7 +88,7 @@ def _print_json(files: list[CompiledFile], *, with_code: bool) -> None:
         "manifest": manifest_of(files),
     }
     if with_code:
-        data["code"] = render(files[0].result)
+        data["code"] = _text(files[0])
     click.echo(json.dumps(data, indent=2))
 
 
@@ -92,7 +99,7 @@ def _write_all(paths: tuple[Path, ...], out: Path, *, strict: bool) -> list[Comp
             if file.result.code is not None:
                 target = out / mode / file.path
                 target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_text(render(file.result), encoding="utf-8")
+                target.write_text(_text(file), encoding="utf-8")
     files = list(compile_paths(paths, "step", strict=strict))
     out.mkdir(parents=True, exist_ok=True)
     (out / "manifest.json").write_text(dump(manifest_of(files), version=1) + "\n", encoding="utf-8")

@@ -14,7 +14,7 @@ from tenuto.twf.ast import Activity, Workflow
 from tenuto.twf.diagnostics import Diagnostic
 from tenuto.twf.format import format_source
 from tenuto.twf.jsonform import diagnostic_json, program_json
-from tenuto.twf.program import Program, Unreadable, load
+from tenuto.twf.program import NotText, Program, load
 from tenuto.twf.render import count_line, render
 from tenuto.twf.source import Source
 from tenuto.twf.symbols import Dependencies, Edge, Symbol, dependencies, dependencies_json, symbols
@@ -90,9 +90,7 @@ def _counts(program: Program) -> tuple[int, int]:
     return workflows, sum(isinstance(one, Activity) for one in definitions)
 
 
-def _print_diagnostics(
-    found: Sequence[Diagnostic], sources: Sequence[Source | Unreadable], *, err: bool = False
-) -> None:
+def _print_diagnostics(found: Sequence[Diagnostic], sources: Sequence[Source | NotText], *, err: bool = False) -> None:
     texts = {source.path: source for source in sources if isinstance(source, Source)}
     for one in found:
         headline, *rest = render(one, texts.get(one.path)).split("\n")
@@ -101,7 +99,7 @@ def _print_diagnostics(
             click.secho(line, fg="cyan" if line.rstrip().endswith("^") else None, err=err)
 
 
-def _exit_on_syntax(program: Program, sources: Sequence[Source | Unreadable], *, quiet: bool = False) -> None:
+def _exit_on_syntax(program: Program, sources: Sequence[Source | NotText], *, quiet: bool = False) -> None:
     """Syntax errors, with --strict extensions too, go to standard error and end the command with 1."""
     found = [one for one in program.diagnostics if one.code.startswith("TWF1")]
     if not quiet:
@@ -209,7 +207,7 @@ def fmt(paths: Sequence[str], only_check: bool, diff: bool, to_stdout: bool, as_
     results: list[dict[str, Any]] = []
     broken: list[Diagnostic] = []
     for source in sources:
-        if isinstance(source, Unreadable):
+        if isinstance(source, NotText):
             broken.append(source.diagnostic)
             continue
         formatted = format_source(source)

@@ -11,7 +11,7 @@ from typing import Final
 import click
 
 from tenuto.twf.checks import Bound
-from tenuto.twf.program import Unreadable, decode
+from tenuto.twf.program import NotText, decode
 from tenuto.twf.source import Source
 
 __all__ = ["STDIN", "UsageProblem", "load_bound", "read_sources", "write_file"]
@@ -37,9 +37,9 @@ class UsageProblem(click.ClickException):
     exit_code = 2
 
 
-def read_sources(paths: Iterable[str]) -> list[Source | Unreadable]:
+def read_sources(paths: Iterable[str]) -> list[Source | NotText]:
     """Every file named or below a named directory, once each, as one program."""
-    found: dict[str, Source | Unreadable] = {}
+    found: dict[str, Source | NotText] = {}
     for path in paths:
         if path == "-":
             found.setdefault(STDIN, decode(STDIN, sys.stdin.buffer.read()))
@@ -59,7 +59,7 @@ def _files(path: Path) -> list[Path]:
     return sorted(file for file in path.rglob("*.twf") if file.is_file())
 
 
-def _read(file: Path, name: str) -> Source | Unreadable:
+def _read(file: Path, name: str) -> Source | NotText:
     try:
         return decode(name, file.read_bytes())
     except OSError as error:

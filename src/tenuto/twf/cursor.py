@@ -7,7 +7,7 @@ from typing import Final, NoReturn
 from .ast import Extension, Ident
 from .diagnostics import Diagnostic, diagnose
 from .lexer import Lexed
-from .tokens import ERROR, KEYWORDS, NAME, NEWLINE, describe
+from .tokens import KEYWORDS, NAME, NEWLINE, describe
 
 __all__ = ["DEPTH_LIMIT", "Cursor", "Unreadable"]
 
@@ -137,7 +137,3 @@ class Cursor:
             found.append(self.name("a result name", tolerant=True))
         self.expect(")")
         return tuple(found)
-
-    @property
-    def at_error(self) -> bool:
-        return self.kinds[self.i] == ERROR

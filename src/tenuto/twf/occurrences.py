@@ -9,7 +9,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from .ast import ActivityTarget, Definition, File, Handler, HandleTarget, Ident, MessageTarget, Workflow, WorkflowTarget
+from .ast import (
+    Activity,
+    ActivityTarget,
+    Argument,
+    Definition,
+    File,
+    Handler,
+    HandleTarget,
+    Ident,
+    MessageTarget,
+    Workflow,
+    WorkflowTarget,
+)
 from .program import Program
 from .resolver import Surveyed
 
@@ -34,6 +46,7 @@ class Occurrence:
     end: int
     meaning: Meaning
     role: Literal["definition", "write", "read"]
+    shorthand: bool = False  # stands for the field of that name, too
 
 
 class Occurrences:
@@ -89,7 +102,8 @@ def _in_definition(program: Program, one: Surveyed) -> Iterator[Occurrence]:
             yield Occurrence(path, write.start, write.end, variable(write.name, write.handler), "write")
     for read in one.survey.reads:
         if scope.has(read.name, read.handler):
-            yield Occurrence(path, read.start, read.end, variable(read.name, read.handler), "read")
+            meaning = variable(read.name, read.handler)
+            yield Occurrence(path, read.start, read.end, meaning, "read", read.start in one.survey.shorthands)
     for callee in one.survey.callees:
         read = callee.read
         if "." in callee.name and scope.has(read.name, read.handler):
@@ -116,10 +130,15 @@ def _declared(file: File, ident: Ident, meaning: Meaning) -> Occurrence:
 
 def _targets(program: Program, one: Surveyed) -> Iterator[Occurrence]:
     path = one.file.path
+    for renewal in one.survey.renewals:
+        yield from _named_arguments(path, renewal.args, one.definition)
     for use in one.survey.uses:
         target = use.target
         if isinstance(target, (ActivityTarget, WorkflowTarget)):
-            if target in program.resolution.targets:
+            place = program.resolution.targets.get(target)
+            if place is not None:
+                if isinstance(place.node, (Workflow, Activity)):
+                    yield from _named_arguments(path, target.args, place.node)
                 kind: SymbolKind = "activity" if isinstance(target, ActivityTarget) else "workflow"
                 meaning = Meaning(kind, None, target.name.name)
                 yield Occurrence(path, target.name.start, target.name.end, meaning, "read")
@@ -130,3 +149,12 @@ def _targets(program: Program, one: Surveyed) -> Iterator[Occurrence]:
             local = use.handler is not None and one.scope.is_local(target.name.name, use.handler)
             meaning = Meaning("variable", use.handler if local else one.definition, target.name.name)
             yield Occurrence(path, target.name.start, target.name.end, meaning, "read")
+
+
+def _named_arguments(path: str, args: tuple[Argument, ...], callee: Definition) -> Iterator[Occurrence]:
+    """`to: x` in a call means the parameter `to` of what is called."""
+    params = {param.name.name for param in callee.params}
+    for arg in args:
+        if arg.key is not None and arg.key.name in params:
+            meaning = Meaning("parameter", callee, arg.key.name)
+            yield Occurrence(path, arg.key.start, arg.key.end, meaning, "read")

@@ -14,11 +14,11 @@ from .parser import Parsed, parse
 from .resolver import Resolution, resolve
 from .source import Source
 
-__all__ = ["Program", "Unreadable", "assemble", "decode", "load"]
+__all__ = ["NotText", "Program", "assemble", "decode", "load"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Unreadable:
+class NotText:
     """A file that is not text (TWF100)."""
 
     path: str
@@ -38,15 +38,8 @@ class Program:
         """No errors; warnings are fine."""
         return all(found.severity != "error" for found in self.diagnostics)
 
-    @property
-    def syntax_ok(self) -> bool:
-        return not any(found.is_syntax for found in self.diagnostics)
 
-    def file(self, path: str) -> File | None:
-        return next((file for file in self.files if file.path == path), None)
-
-
-def decode(path: str, data: bytes) -> Source | Unreadable:
+def decode(path: str, data: bytes) -> Source | NotText:
     """The text of a file, or what is wrong with its bytes."""
     try:
         return Source(path, data.decode("utf-8"))
@@ -54,16 +47,16 @@ def decode(path: str, data: bytes) -> Source | Unreadable:
         before = Source(path, data[: error.start].decode("utf-8"))
         at = len(before.text)
         message = f"byte 0x{data[error.start]:02X} is not UTF-8"
-        return Unreadable(path, diagnose(before, at, at, "TWF100", message, "save the file as UTF-8"))
+        return NotText(path, diagnose(before, at, at, "TWF100", message, "save the file as UTF-8"))
 
 
-def load(sources: Iterable[Source | Unreadable], *, strict: bool = False, bound: Bound | None = None) -> Program:
+def load(sources: Iterable[Source | NotText], *, strict: bool = False, bound: Bound | None = None) -> Program:
     """Parse, resolve and check; the order of the sources does not matter."""
     parsed: list[Parsed] = []
     unreadable: list[Diagnostic] = []
     with _without_collector():
         for source in sources:
-            if isinstance(source, Unreadable):
+            if isinstance(source, NotText):
                 unreadable.append(source.diagnostic)
             else:
                 parsed.append(parse(source))
@@ -79,6 +72,9 @@ def _without_collector() -> Generator[None]:
         yield
     finally:
         if enabled:
+            if not gc.get_freeze_count():  # hand the tree to the oldest generation, without the walk this would start
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
 
 

@@ -121,6 +121,8 @@ class Survey:
         self.writes: list[Write] = []
         self.callees: list[Callee] = []
         self.options: list[OptionsUse] = []
+        self.renewals: list[ContinueAsNew] = []
+        self.shorthands: set[int] = set()  # where a constructor says `x` for `x: x`
 
 
 def survey(definition: Definition) -> Survey:
@@ -190,6 +192,8 @@ class _Walker:
             case ExprStatement():
                 self.expr(node.value)
             case ContinueAsNew() | Heartbeat():
+                if isinstance(node, ContinueAsNew):
+                    self.found.renewals.append(node)
                 self._args(node.args)
             case Break() | Continue():
                 pass
@@ -329,6 +333,8 @@ class _Walker:
                 self._call(node)
             case Construct():
                 for field in node.fields:
+                    if field.shorthand and isinstance(field.value, Name):
+                        self.found.shorthands.add(field.start)
                     self.expr(field.value)
             case Unary():
                 self.expr(node.operand)

@@ -12,6 +12,7 @@ from typing import Final, assert_never
 
 from .graph import Arm, Drawing, Fork, Loop, Shape, Step
 from .svg_boxes import GAP, Box, Canvas, text_width
+from .svg_style import STYLE
 
 __all__ = ["drawings_svg"]
 
@@ -29,26 +30,6 @@ _CAPTIONS: Final = {
     "update": "UPDATE",
     "handle": "AWAIT HANDLE",
 }
-_STYLE: Final = """
-svg{--bg:#ffffff;--ink:#1f2328;--soft:#656d76;--edge:#8c959f;--card:#ffffff;--rim:#d0d7de;--all:#eef4ff;--one:#fff7e8;
---loop:#f6f8fa;--panel:#fafbfc;--blue:#2563eb;--violet:#7c3aed;--amber:#b45309;--teal:#0f766e;--green:#15803d;
---red:#b91c1c;background:var(--bg);font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace}
-@media (prefers-color-scheme:dark){svg{--bg:#0d1117;--ink:#e6edf3;--soft:#8d96a0;--edge:#6e7681;--card:#161b22;
---rim:#30363d;--all:#111d33;--one:#241c0c;--loop:#12161d;--panel:#11151b;--blue:#6ea8fe;--violet:#b39dfa;--amber:#e3a651;--teal:#4fc3b5;
---green:#56d364;--red:#ff7b72}}
-.bg{fill:var(--bg)}.area{stroke:var(--rim);fill:var(--panel)}.area.all{fill:var(--all)}.area.one{fill:var(--one)}
-.area.loop{fill:var(--loop);stroke-dasharray:5 4}
-.line{fill:none;stroke:var(--edge);stroke-width:1.6}.again{stroke-dasharray:4 3}.tip{fill:var(--edge)}
-.face{fill:var(--card);stroke:var(--rim);stroke-width:1.2}
-.node:hover .face{stroke:var(--hue,var(--edge));stroke-width:2}
-.bar{fill:var(--hue,var(--edge))}.caption{fill:var(--hue,var(--soft));font-size:9px;letter-spacing:.8px;font-weight:600}
-.label{fill:var(--ink);font-size:13px;font-weight:600}.detail{fill:var(--soft);font-size:11px}
-.code{fill:var(--ink);font-size:11px}.title{fill:var(--ink);font-size:16px;font-weight:700}
-.place,.word{fill:var(--soft);font-size:11px}.activity{--hue:var(--blue)}.workflow,.spawn,.detach,.handle{--hue:var(--violet)}.timer{--hue:var(--amber)}
-.signal,.update,.query{--hue:var(--teal)}.close,.return{--hue:var(--green)}.fail{--hue:var(--red)}.renew{--hue:var(--violet)}
-.end .face{stroke:var(--hue,var(--edge));stroke-width:1.6}.end .label{fill:var(--hue,var(--ink))}
-.set .face{stroke-dasharray:3 3}
-"""
 
 
 def drawings_svg(drawings: Sequence[Drawing]) -> str:
@@ -64,7 +45,7 @@ def drawings_svg(drawings: Sequence[Drawing]) -> str:
     label = escape(", ".join(drawing.title for drawing in drawings) or "no workflows")
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
-        f'height="{height:.0f}" role="img" aria-label="{label}">\n<style>{_STYLE}</style>\n'
+        f'height="{height:.0f}" role="img" aria-label="{label}">\n<style>{STYLE}</style>\n'
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path class="tip" d="M0 0.6 7.4 4 0 7.4z"/></marker></defs>\n'
         f'<rect class="bg" width="100%" height="100%"/>\n{canvas.content()}\n</svg>\n'

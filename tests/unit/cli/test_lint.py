@@ -57,3 +57,10 @@ def test_nothing_found_is_exit_code_zero(project: Path) -> None:
     done = CliRunner().invoke(main, ["lint"])
     assert (done.exit_code, done.stdout) == (0, "")
     assert done.stderr == "1 files with marks, nothing found\n"
+
+
+def test_paths_are_those_of_the_user_not_those_of_ids(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "inner").mkdir()
+    monkeypatch.chdir(project / "inner")
+    done = CliRunner().invoke(main, ["lint", "../shop.py", "--select", "DIR403"])
+    assert done.stdout.startswith("../shop.py:11:16: DIR403 ")

@@ -13,7 +13,7 @@ import pytest
 
 from tenuto.twf.checks import Bound
 from tenuto.twf.diagnostics import CODES, Diagnostic, arrange, diagnose, nearest
-from tenuto.twf.program import Program, Unreadable, decode, load
+from tenuto.twf.program import NotText, Program, decode, load
 from tenuto.twf.render import render
 from tenuto.twf.source import Source
 
@@ -21,7 +21,7 @@ FOLDER = Path(__file__).parent / "diagnostics"
 SEPARATOR = "=" * 40 + "\n"
 
 
-def check(code: str, text: str) -> tuple[Program, Source | Unreadable]:
+def check(code: str, text: str) -> tuple[Program, Source | NotText]:
     data = text.replace("\\xff", "\xff").encode("latin-1") if code == "TWF100" else text.encode()
     source = decode("example.twf", data)
     bound = Bound(functions={"db.get": True}) if code in ("TWF330", "TWF331") else None

@@ -191,6 +191,30 @@ async def test_rename_goes_by_kind_and_leaves_other_kinds_alone(editor: Editor) 
     assert [one.range.start.line for one in edit.changes[editor.uri("orders.twf")]] == [1, 6]
 
 
+async def test_rename_keeps_fields_and_follows_named_arguments(editor: Editor) -> None:
+    text = """\
+workflow W(id: string):
+    activity Send(to: id)
+        options(taskQueue: "q-{id}")
+    close R{id, n: 1}
+
+activity Send(to: string):
+    mail.send(to)
+"""
+    editor.open("w.twf", text)
+
+    async def renamed(line: int, character: int, name: str) -> list[tuple[int, int, str]]:
+        params = types.RenameParams(editor.document("w.twf"), types.Position(line, character), name)
+        edit = await editor.client.text_document_rename_async(params)
+        assert edit is not None
+        assert edit.changes is not None
+        edits = edit.changes[editor.uri("w.twf")]
+        return [(one.range.start.line, one.range.start.character, one.new_text) for one in edits]
+
+    assert await renamed(0, 12, "key") == [(0, 11, "key"), (1, 22, "key"), (2, 31, "key"), (3, 12, "id: key")]
+    assert await renamed(5, 15, "address") == [(1, 18, "address"), (5, 14, "address"), (6, 14, "address")]
+
+
 @pytest.mark.parametrize(("name", "why"), [("close", "keyword"), ("order", "already"), ("2x", "not a name")])
 async def test_rename_is_refused_for_keywords_and_taken_names(editor: Editor, name: str, why: str) -> None:
     editor.open("orders.twf", ORDERS)
@@ -228,6 +252,17 @@ async def test_completion_knows_its_context(editor: Editor) -> None:
     assert await complete(editor, "orders.twf", 6, 17) == {"Cancel"}
     at_top = await complete(editor, "bank.twf", 0, 0)
     assert at_top == {"workflow", "activity"}
+
+
+async def test_completion_offers_cases_where_cases_stand(editor: Editor) -> None:
+    text = "workflow W(x: int):\n    await one:\n        timer(5m):\n            close\n        \n"
+    text += "    switch (x):\n        \n"
+    editor.open("w.twf", text)
+    cases = await complete(editor, "w.twf", 4, 8)
+    assert {"timer", "signal", "await all"} <= cases
+    assert "if" not in cases
+    assert await complete(editor, "w.twf", 6, 8) == {"case", "else"}
+    assert "if" in await complete(editor, "w.twf", 3, 12)
 
 
 async def test_completion_offers_option_keys_by_target(editor: Editor) -> None:

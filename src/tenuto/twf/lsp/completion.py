@@ -78,6 +78,18 @@ _TARGETS: Final = {
     "all": "all:\n\t$0",
     "one": "one:\n\ttimer($1):\n\t\t$0",
 }
+_CASES: Final = {
+    "timer": "timer(${1:5m}):\n\t$0",
+    "signal": "signal $1:\n\t$0",
+    "update": "update $1:\n\t$0",
+    "activity": "activity $1($2) -> $3:\n\t$0",
+    "workflow": "workflow $1($2) -> $3:\n\t$0",
+    "nexus": 'nexus "$1" workflow $2($3) -> $4:\n\t$0',
+    "await all": "await all:\n\t$0",
+}
+_SWITCH_LINES: Final = {word: _SHARED[word] for word in ("case", "else")}
+_AWAIT_ONE: Final = re.compile(r"\s*await\s+one\s*:")
+_SWITCH: Final = re.compile(r"\s*switch\b")
 
 
 class Completion:
@@ -118,6 +130,11 @@ class Completion:
         elif where == "top":
             if _LINE_START.match(before):
                 yield from _snippets(_STATEMENTS["top"])
+        elif _LINE_START.match(before) and _AWAIT_ONE.match(_header_above(file.source.text, offset, before)):
+            yield from _snippets(_CASES)
+            yield from _items(self._handles(definition), _K.Variable, "handle")
+        elif _LINE_START.match(before) and _SWITCH.match(_header_above(file.source.text, offset, before)):
+            yield from _snippets(_SWITCH_LINES)
         else:
             if _LINE_START.match(before):
                 yield from _snippets(_STATEMENTS[where])
@@ -271,6 +288,20 @@ def _in_text(before: str) -> bool:
         elif letter == "#" and not quoted:
             return True
     return quoted
+
+
+def _header_above(text: str, offset: int, before: str) -> str:
+    """The line that the block around the cursor's line belongs to."""
+    width = len(before) - len(before.lstrip(" \t"))
+    end = offset - len(before) - 1
+    while end > 0:
+        start = text.rfind("\n", 0, end) + 1
+        line = text[start:end]
+        code = line.strip()
+        if code and not code.startswith("#") and len(line) - len(line.lstrip(" \t")) < width:
+            return line
+        end = start - 1
+    return ""
 
 
 def _open_bracket(text: str, offset: int) -> tuple[int, int] | None:

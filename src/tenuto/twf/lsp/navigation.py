@@ -176,7 +176,8 @@ class Navigation:
         changes: dict[str, list[types.TextEdit]] = {}
         for one in self.workspace.occurrences.of(meaning):
             place = self.location(one)
-            changes.setdefault(place.uri, []).append(types.TextEdit(place.range, name))
+            text = f"{meaning.name}: {name}" if one.shorthand else name
+            changes.setdefault(place.uri, []).append(types.TextEdit(place.range, text))
         return types.WorkspaceEdit(changes=changes)
 
     def _refuse_if_unreadable(self, name: str) -> None:

@@ -16,7 +16,7 @@ from ..ast import Definition, File
 from ..diagnostics import Diagnostic
 from ..occurrences import Occurrences, occurrences
 from ..parser import Parsed, parse
-from ..program import Program, Unreadable, assemble, decode
+from ..program import NotText, Program, assemble, decode
 from ..source import Source
 from ..symbols import kind_of
 
@@ -78,7 +78,7 @@ class Workspace:
             self._forget(path)
             return
         text = decode(path, data)
-        if isinstance(text, Unreadable):
+        if isinstance(text, NotText):
             self._forget(path)
             self._unreadable[path] = text.diagnostic
         else:
