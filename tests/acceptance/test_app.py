@@ -334,3 +334,72 @@ async def test_an_unknown_run_is_said_to_be_unknown(app: Tenuto) -> None:
 def test_a_wrong_url_is_said_to_be_wrong(bad: str) -> None:
     with pytest.raises(ConfigError):
         Tenuto(bad)
+
+
+async def test_a_run_explains_what_it_waits_for(app: Tenuto) -> None:
+    """R073"""
+    run = await app.start(approval)
+    await app.wait_until(lambda: _published(run, "waiting"), LIMIT)
+    await app.wait_until(lambda: _is(run, "suspended"), LIMIT)
+    explanation = await run.explain()
+    assert (explanation.status, explanation.signals) == ("suspended", ("approve",))
+    assert "signal 'approve'" in str(explanation)
+    await run.signal("approve", "Ada")
+    await run.result(timeout=LIMIT)
+    assert "it has ended" in str(await run.explain())
+
+
+async def test_a_run_that_retries_says_when_and_why(app: Tenuto) -> None:
+    """R073"""
+
+    @step(max_attempts=2, backoff="1h", backoff_max="1h")
+    async def down() -> None:
+        raise ConnectionError("bank is down")
+
+    @workflow
+    async def unlucky() -> None:
+        await down()
+
+    run = await app.start(unlucky)
+    await app.wait_until(lambda: _is(run, "suspended"), LIMIT)
+    [operation] = (await run.explain()).pending
+    assert (operation.location, operation.attempt) == ("down", 2)
+    assert isinstance(operation.error, ConnectionError)
+    assert operation.until is not None
+
+
+async def test_watching_a_run_shows_each_entry_and_the_end(app: Tenuto) -> None:
+    run = await app.start(arithmetic, 6)
+    events = [(event.location, event.status) async for event in run.watch()]
+    assert events[-1] == ("", "completed")
+    assert ("half", "completed") in events
+
+
+async def test_a_value_supplied_by_hand_stands_for_the_steps_own(app: Tenuto) -> None:
+    """R071"""
+    hanging = asyncio.Event()
+
+    @step
+    async def hangs() -> str:
+        await hanging.wait()
+        return "its own"
+
+    @workflow
+    async def stuck() -> str:
+        return await hangs()
+
+    run = await app.start(stuck)
+    await app.wait_until(lambda: _is(run, "running"), LIMIT)
+    await run.supply("hangs", "by hand")
+    assert await run.result(timeout=LIMIT) == "by hand"
+    [entry] = await run.history()
+    assert entry.supplied
+    hanging.set()
+
+
+def test_synchronous_programs_use_the_same_verbs_without_await(url: str) -> None:
+    with Tenuto.sync(url, grace=1) as sync_app:
+        run = sync_app.start(arithmetic, 10)
+        assert run.result(timeout=LIMIT) == 10.0
+        assert [entry.location for entry in run.history()] == ["sleep", "double", "half"]
+        assert [record.id for record in sync_app.runs()] == [run.id]

@@ -33,7 +33,9 @@ def test_an_example_runs_as_written(where: str, code: str, tmp_path: Path) -> No
         (tmp_path / "example.py").write_text(code, encoding="utf-8")
         command = [sys.executable, "example.py"]
     environment = {**os.environ, "PYTHONWARNINGS": "default"}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 0, f"{where}\n{done.stdout}\n{done.stderr}"
 
 
