@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, TypeVarTuple, cast, overload
+from typing import (
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    Self,
+    TypeVar,
+    TypeVarTuple,
+    cast,
+    overload,
+)
 
-from tenuto.codec.rows import decode_rows, update_key
+from tenuto.codec.rows import ERROR_KEY, OUTPUT_KEY, decode_rows, update_key
 from tenuto.codec.values import dump, load
 from tenuto.errors import (
     ConfigError,
@@ -24,10 +35,14 @@ from tenuto.errors import (
     UpdateFailedError,
     UpdateRejectedError,
 )
+from tenuto.host.blocking import Blocking, LoopThread
 from tenuto.host.definitions import Definitions
-from tenuto.host.effects import first_rows
+from tenuto.host.effects import first_rows, gather
+from tenuto.host.explain import Explanation, explain
 from tenuto.host.history import HistoryEntry, history_of
 from tenuto.host.runs import token_hash
+from tenuto.host.waiters import Ending, Waiters
+from tenuto.host.watching import RunEvent, watch
 from tenuto.host.worker import Worker
 from tenuto.kernel.location import check_name, parse
 from tenuto.kernel.records import Mail, MailKind, Rows, UpdateStatus
@@ -36,11 +51,12 @@ from tenuto.model import registry
 from tenuto.model.definitions import Bound, Workflow, encode_call
 from tenuto.model.durations import Duration, milliseconds, moment
 from tenuto.model.ids import short_name
+from tenuto.model.marking import startable
 from tenuto.model.state import answer_query
-from tenuto.store.port import CLOSED, NewRun, RunFilter, RunRecord, Store, TurnCommit
+from tenuto.store.port import CLOSED, Lease, NewRun, RunFilter, RunRecord, Store, TurnCommit
 from tenuto.store.urls import DEFAULT_URL, store_of
 
-__all__ = ["RunHandle", "Tenuto"]
+__all__ = ["RunHandle", "SyncRunHandle", "SyncTenuto", "Tenuto"]
 
 Q = ParamSpec("Q")
 R = TypeVar("R")
@@ -78,7 +94,8 @@ class Tenuto:
         if concurrency < 1:
             raise ConfigError(f"concurrency={concurrency}: a worker needs room for at least one run")
         self.store: Store = store_of(url if url is not None else DEFAULT_URL)
-        self._definitions = Definitions()
+        self.definitions = Definitions()
+        self._waiters = Waiters(self.store, rest=10.0 if worker else 0.1)  # what is spent here is taken from the worker
         self._worker: Worker | None = None
         self._with_worker = worker
         self._options: dict[str, Any] = {
@@ -90,16 +107,22 @@ class Tenuto:
             "max_reclaims": max_reclaims,
         }
 
+    @classmethod
+    def sync(cls, url: str | None = None, /, **options: Any) -> SyncTenuto:
+        """The same app without `await`, for synchronous programs; use it as a context manager."""
+        return SyncTenuto(url, **options)
+
     async def __aenter__(self) -> Self:
         await self.store.open()
         if self._with_worker:
-            self._worker = Worker(self.store, **self._options)
+            self._worker = Worker(self.store, tell=self._waiters.tell, **self._options)
             await self._worker.start()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         if self._worker is not None:
             await self._worker.stop()
+        await self._waiters.close()
         await self.store.close()
 
     # --- starting and finding
@@ -150,7 +173,7 @@ class Tenuto:
         """
         target, args, kwargs = _what(workflow, args)
         call = encode_call(args, kwargs)
-        definition = self._definitions.named(target)
+        definition = self.definitions.named(target)
         run_id = check_name(id) if id is not None else f"{short_name(target)}-{secrets.token_hex(8)}"
         rows = first_rows(definition, call, await self.store.now())
         new = NewRun(run_id, target, rows, definition=definition.hash, attributes=attributes or {})
@@ -213,13 +236,18 @@ class Tenuto:
         if self._worker is not None:
             self._worker.poke()
 
-    async def wait_until(self, reached: Callable[[], Coroutine[Any, Any, bool]], timeout: Duration | None) -> None:
-        """Waits until something about a run is true; `TimeoutError`."""
+    async def wait_until(
+        self,
+        reached: Callable[[], Awaitable[bool]],
+        timeout: Duration | None,
+        run_id: str = "",
+        *,
+        or_ended: bool = False,
+    ) -> Ending | None:
+        """Waits until something is true (of a run); `TimeoutError`. `or_ended`: or a worker here tells of its end."""
         limit = None if timeout is None else milliseconds(timeout) / 1000
         async with asyncio.timeout(limit):
-            mark = await self.store.changed(-1, 0)
-            while not await reached():
-                mark = await self.store.changed(mark, 1.0)
+            return await self._waiters.until(run_id, reached, or_ended=or_ended)
 
 
 class RunHandle(Generic[T_co]):
@@ -239,16 +267,22 @@ class RunHandle(Generic[T_co]):
     async def result(self, *, timeout: Duration | None = None) -> T_co:
         """Its value, once it has ended; `RunFailedError`, `RunCancelledError`, `RunTerminatedError` if it ended so."""
 
-        async def ended() -> bool:
-            return (await self._record()).status in CLOSED
+        status = ""
 
-        await self._app.wait_until(ended, timeout)
-        rows = await self._rows()
-        match (await self._record()).status:
+        async def ended() -> bool:
+            nonlocal status
+            status = await self.status()
+            return status in CLOSED
+
+        ending = await self._app.wait_until(ended, timeout, self.id, or_ended=True)
+        if ending is None:
+            key = {"completed": OUTPUT_KEY, "failed": ERROR_KEY}.get(status)
+            ending = Ending(status, b"" if key is None else await self._single(key))
+        match ending.status:
             case "completed":
-                return cast("T_co", load(rows.output or b""))
+                return cast("T_co", load(ending.value))
             case "failed":
-                raise RunFailedError(f"run {self.id} failed") from load(rows.error or b"")
+                raise RunFailedError(f"run {self.id} failed") from load(ending.value)
             case "cancelled":
                 raise RunCancelledError(f"run {self.id} was cancelled")
             case _:
@@ -257,6 +291,14 @@ class RunHandle(Generic[T_co]):
     async def history(self) -> list[HistoryEntry]:
         """What is recorded, in the order it settled; what is under way last."""
         return history_of(await self._rows())
+
+    async def explain(self) -> Explanation:
+        """Why the run is where it is: what it waits for, and what would wake it. Reads only."""
+        return await explain(self._store, await self._record(), self._app.definitions)
+
+    def watch(self) -> AsyncIterator[RunEvent]:
+        """What happens to the run, as it happens; what is there already comes first."""
+        return watch(self._store, self.id)
 
     @overload
     async def query(self, /) -> Any: ...
@@ -312,7 +354,7 @@ class RunHandle(Generic[T_co]):
             except RunClosedError:
                 raise UpdateRejectedError("closed") from None
             self._app.poke()
-        await self._app.wait_until(lambda: self._answered(key), timeout)
+        await self._app.wait_until(lambda: self._answered(key), timeout, self.id)
         rejection = await self._store.answer(self.id, key)
         if rejection is not None:
             raise load(rejection)
@@ -372,10 +414,16 @@ class RunHandle(Generic[T_co]):
         stored = await self._store.rows(self.id)
         rows, encoder = decode_rows(self.id, stored)
         undone = undo(rows)
-        lease = await self._store.claim(self.id)  # whoever has the run can no longer write
-        encoded = encoder.encode(undone.batch)
-        await self._store.commit(TurnCommit(lease, "suspended", encoded))
-        await self._store.wake(self.id)
+        effects = gather(self.id, undone.commands, {}, self._app.definitions.named, await self._store.now())
+        await self._store.reopen(
+            TurnCommit(
+                Lease(self.id, 0),
+                "suspended",
+                encoder.encode(undone.batch),
+                cancelled_tasks=tuple(effects.cancelled_tasks),
+                stopped_timers=tuple(effects.stopped_timers),
+            )
+        )
         self._app.poke()
 
     async def supply(self, location: str, value: object) -> None:
@@ -393,6 +441,10 @@ class RunHandle(Generic[T_co]):
             raise RunNotFoundError(f"there is no run {self.id!r}")
         return record
 
+    async def _single(self, key: bytes) -> bytes:
+        """A row there is one of, without the history around it."""
+        return dict(await self._store.rows(self.id, key)).get(key, b"")
+
     async def _rows(self) -> Rows:
         return decode_rows(self.id, await self._store.rows(self.id))[0]
 
@@ -406,6 +458,33 @@ def _what(workflow: Any, args: tuple[Any, ...]) -> tuple[str, tuple[Any, ...], M
         if workflow.startswith("workflow//"):
             return workflow, args, {}
         return registry.find(workflow, "workflow").id, args, {}
-    if not isinstance(workflow, Workflow):
-        raise TypeError(f"{workflow!r} is no workflow; decorate it with @workflow")
-    return cast("Workflow[..., Any]", workflow).id, args, {}
+    known, args = startable(workflow, args)
+    return known.id, args, {}
+
+
+# --- for synchronous programs
+
+
+class SyncRunHandle(Blocking, of=RunHandle):
+    """Each method of `RunHandle`, without `await`."""
+
+
+class SyncTenuto(Blocking, of=Tenuto):
+    """Each method of `Tenuto`, without `await`; made by `Tenuto.sync()`, used as a context manager.
+
+    with Tenuto.sync() as app:
+        print(app.start(checkout, "tok_1", 4200).result(timeout="30s"))
+    """
+
+    def __init__(self, url: str | None = None, /, **options: Any) -> None:
+        super().__init__(Tenuto(url, **options), LoopThread())
+
+    def __enter__(self) -> Self:
+        self._thread.run(self._target.__aenter__())
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        try:
+            self._thread.run(self._target.__aexit__(*exc))
+        finally:
+            self._thread.stop()

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib.machinery import ModuleSpec, SourceFileLoader
-from importlib.util import MAGIC_NUMBER, cache_from_source, source_hash
+from importlib.util import MAGIC_NUMBER, cache_from_source, decode_source, source_hash
 from os import PathLike
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -112,6 +112,7 @@ class DirectiveLoader(SourceFileLoader):
         super().__init__(fullname, path)
         self.mode: Mode = mode
         self._found = source  # what the finder read; good for one load
+        self.cache = cache_path(path, mode)
         self._loaded: bytes | None = None  # the text that the module in memory was made of
 
     def get_code(self, fullname: str) -> CodeType:
@@ -130,10 +131,14 @@ class DirectiveLoader(SourceFileLoader):
         source = self.get_data(self.path) if self._loaded is None else self._loaded
         return self._cached(source, "workflow")
 
+    def loaded_source(self) -> str:
+        """The text that the module in memory was made of."""
+        return decode_source(self.get_data(self.path) if self._loaded is None else self._loaded)
+
     def _cached(self, source: bytes, mode: Mode) -> CodeType:
         path = ids.id_path(self.path)
         key = source_hash(f"{VERSION}\0{path}\0{mode}\0{_is_strict(self.path)}\0{self.path}\0".encode() + source)
-        cache = cache_path(self.path, mode)
+        cache = self.cache if mode == self.mode else cache_path(self.path, mode)
         code = None if cache is None else self._read(cache, key)
         if code is None:
             code = compile_file(source, self.path, path, mode)
@@ -242,8 +247,9 @@ class DirectiveFinder:
             known = has_marker(source)
             self._known.note(folder, name, stock.path, known)
         if known:
-            spec.loader = DirectiveLoader(spec.name, stock.path, self.mode, source)
-            spec.cached = cache_path(stock.path, self.mode)
+            loader = DirectiveLoader(spec.name, stock.path, self.mode, source)
+            spec.loader = loader
+            spec.cached = loader.cache
 
 
 @lru_cache(maxsize=4096)

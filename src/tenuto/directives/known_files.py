@@ -69,7 +69,10 @@ def _read(folder: str) -> dict[str, Entry]:
 
 
 def _index_path(folder: str) -> str:
-    return os.path.join(os.path.dirname(cache_from_source(os.path.join(folder, "x.py"))), KnownFiles.NAME)
+    try:
+        return os.path.join(os.path.dirname(cache_from_source(os.path.join(folder, "x.py"))), KnownFiles.NAME)
+    except NotImplementedError:  # an interpreter without caches
+        return ""
 
 
 def _version(path: str) -> tuple[int, int] | None:

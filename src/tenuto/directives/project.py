@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tenuto.directives.errors import Finding, Level, errors_of
@@ -29,7 +29,7 @@ class CompiledFile:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        return self.result.findings
+        return tuple(replace(finding, path=str(self.file)) for finding in self.result.findings)
 
 
 def source_files(paths: Iterable[Path]) -> Iterator[Path]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Executor
 from hashlib import sha256
 from typing import Any
@@ -16,11 +17,13 @@ from tenuto.host.attempts import run_limited
 from tenuto.host.commit import Committer
 from tenuto.host.definitions import Definitions, find_handler
 from tenuto.host.effects import Effects, ending_mail, first_rows, gather
+from tenuto.host.waiters import Ending
 from tenuto.kernel.commands import (
     CancelChild,
     CancelStep,
     Command,
     RegisterHook,
+    ReplyUpdate,
     RunRollback,
     RunStep,
     StartChild,
@@ -50,6 +53,7 @@ class HeldRun:
         threads: Executor,
         workflow: Workflow[..., Any],
         capability: str,
+        tell: Callable[[str, Ending | None], None],
     ) -> None:
         self._store = store
         self._committer = committer
@@ -57,6 +61,7 @@ class HeldRun:
         self._threads = threads
         self._workflow = workflow
         self._capability = capability
+        self._tell = tell  # those who wait for something about this run
         self._attempts: dict[tuple[Location, int], asyncio.Task[None]] = {}
         self._facts: deque[Fact] = deque()
         self._seen = 0
@@ -74,17 +79,19 @@ class HeldRun:
         """Takes the lease; keeps what is in memory only if nobody else has advanced the run meanwhile."""
         cached = self.run is not None and self.lease is not None and claim.epoch_before == self.lease.epoch
         self.record, self.lease = claim.record, claim.lease
-        if not cached:
+        if cached:
+            self.mail_arrived()
+        else:
             await self.load()
-        self.mail_arrived()
 
     async def load(self) -> None:
         """Builds the run from its rows. All its mail is given as facts, in number order."""
         self.drop()
         record = self._require()
-        rows, encoder = decode_rows(
-            record.id, [row for row in await self._store.rows(record.id) if not row[0].startswith(_MAIL)]
-        )
+        self._facts.clear()
+        self._seen = 0
+        stored, _ = await asyncio.gather(self._store.rows(record.id), self._read_mail())
+        rows, encoder = decode_rows(record.id, [row for row in stored if not row[0].startswith(_MAIL)])
         parent = record.parent[0] if record.parent is not None else None
         workflow = self._workflow
         self._encoder = encoder
@@ -96,9 +103,6 @@ class HeldRun:
             load,
             find_handler,
         )
-        self._facts.clear()
-        self._seen = 0
-        self._unread = True
 
     def drop(self) -> None:
         """Closes the run in memory; what was committed is all there is of it."""
@@ -137,6 +141,7 @@ class HeldRun:
                 continue
             for command in turn.commands:
                 self._perform(command)
+            self._tell_end(turn)
             left = await self._left(turn, result)
             if left is not None:
                 return left
@@ -163,6 +168,17 @@ class HeldRun:
         if result is not None and not turn.waiting.in_flight:
             self.mail_arrived()  # mail came while it was being committed: the lease was kept for it
         return None
+
+    def _tell_end(self, turn: Turn) -> None:
+        match turn.outcome:
+            case Completed(value):
+                self._tell(self._require().id, Ending("completed", value))
+            case Failed(error=error):
+                self._tell(self._require().id, Ending("failed", error))
+            case Cancelled():
+                self._tell(self._require().id, Ending("cancelled", b""))
+            case _:
+                pass
 
     async def _read_mail(self) -> None:
         record = self._require()
@@ -256,6 +272,8 @@ class HeldRun:
                     self._attempts.pop(key).cancel()
             case RegisterHook():
                 self._attempts[command.location, 0] = asyncio.create_task(self._register_hook(command))
+            case ReplyUpdate():
+                self._tell(self._require().id, None)
             case _:
                 pass  # durable: done in the commit
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections import OrderedDict
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final
@@ -18,6 +18,7 @@ from tenuto.host.commit import Committer
 from tenuto.host.definitions import Definitions
 from tenuto.host.leases import Renewal
 from tenuto.host.runs import HeldRun
+from tenuto.host.waiters import Ending
 from tenuto.kernel.commands import RunStep
 from tenuto.kernel.location import parse
 from tenuto.kernel.operations import Err, Ok, TimedOut
@@ -35,6 +36,10 @@ LISTEN_PAUSE: Final = 0.02  # seconds between two looks that news caused
 CACHED_RUNS: Final = 1000  # suspended runs kept in memory to be spared a replay
 
 
+def _nobody(run_id: str, ending: Ending | None) -> None:
+    """Nobody here waits for runs."""
+
+
 class Worker:
     """One worker: claims what is ready, advances it, lets it go."""
 
@@ -48,8 +53,10 @@ class Worker:
         block_limit: float,
         grace: float,
         max_reclaims: int,
+        tell: Callable[[str, Ending | None], None] = _nobody,
     ) -> None:
         self._store = store
+        self._tell = tell  # those who wait for something about a run
         self._queues = queues
         self._concurrency = concurrency
         self._lease_ms = lease_ms
@@ -71,7 +78,6 @@ class Worker:
         self._renewal: Renewal | None = None
         self._id = ""
         self._capability = ""
-        self.closed = asyncio.Condition()  # notified whenever a run of this worker was closed or parked
 
     # --- life
 
@@ -162,17 +168,27 @@ class Worker:
                 found = True
                 if (held := self._held.get(run_id)) is not None:
                     held.mail_arrived()
+        # Together: a store that groups its writes makes one commit of both.
+        runs, tasks = await asyncio.gather(self._claim_runs(), self._claim_tasks())
+        return found or runs or tasks
+
+    async def _claim_runs(self) -> bool:
         room = self._concurrency - len(self._driving)
-        if room > 0:
-            for claim in await self._store.claim_runs(self._id, self._definitions.workflows(), room):
-                found = True
-                self._begin(claim)
+        if room <= 0:
+            return False
+        claims = await self._store.claim_runs(self._id, self._definitions.workflows(), room)
+        for claim in claims:
+            self._begin(claim)
+        return bool(claims)
+
+    async def _claim_tasks(self) -> bool:
         room = self._concurrency - len(self._tasks)
-        if room > 0:
-            for task in await self._store.claim_tasks(self._id, self._definitions.steps(), self._queues, room):
-                found = True
-                self._tasks[task.id] = asyncio.create_task(self._run_task(task))
-        return found
+        if room <= 0:
+            return False
+        tasks = await self._store.claim_tasks(self._id, self._definitions.steps(), self._queues, room)
+        for task in tasks:
+            self._tasks[task.id] = asyncio.create_task(self._run_task(task))
+        return bool(tasks)
 
     def _begin(self, claim: Claim) -> None:
         run_id = claim.lease.run_id
@@ -180,7 +196,15 @@ class Worker:
         if held is None:
             workflow = self._definitions.workflow(claim.record.target)
             assert workflow is not None  # noqa: S101  # only known ones are claimed
-            held = HeldRun(self._store, self._committer, self._definitions, self._threads, workflow, self._capability)
+            held = HeldRun(
+                self._store,
+                self._committer,
+                self._definitions,
+                self._threads,
+                workflow,
+                self._capability,
+                self._tell,
+            )
         self._held[run_id] = held
         self._driving[run_id] = asyncio.create_task(self._drive(run_id, held, claim))
 
@@ -202,8 +226,6 @@ class Worker:
         for notice in held.notices:
             log.warning("run %s: %s", run_id, notice)
         held.notices.clear()
-        async with self.closed:
-            self.closed.notify_all()
 
     def _let_go(self, run_id: str, held: HeldRun, left: str) -> None:
         if left == "suspended":

@@ -82,9 +82,24 @@ class Commits:
         kind = Loop(commit.count, state, trimmed, before.since, commit.output if commit.broken else None)
         began = entry.began if entry is not None else core.journal.now
         core.journal.settle(node, kind, began, flags)
+        self._leave_behind(node, commit.count)
         self._trim(node, commit, before.trimmed, trimmed)
         core.close_pending(pending)
         pending.give(Committed(node.segment, kind.iteration, kind.state, commit.broken, kind.output))
+
+    def _leave_behind(self, node: Node, count: int) -> None:
+        """What is still open in iterations that never run again goes on by itself; its end is ignored.
+
+        Only handles can be (a scope ends its tasks). After a reload nobody would wait for them: nobody does now.
+        """
+        for segment, below in (node.children or {}).items():
+            if isinstance(segment, str) or segment[1] >= count:
+                continue
+            for place in below.walk():
+                pending = place.pending
+                if pending is not None:
+                    self._core.close_pending(pending)
+                    pending.future.cancel()
 
     def _trim(self, node: Node, commit: Commit, first: int, last: int) -> None:
         if first >= last:
@@ -100,9 +115,6 @@ class Commits:
             names = {name_of(node.segment): None}
         for name in names:
             dropped = core.history.forget(node, name, first, last)
-            for gone in dropped:
-                if gone.pending is not None:  # a task or child still open there goes on; its end is ignored
-                    core.close_pending(gone.pending)
             core.journal.trim(Trim(node.location, name, first, last), dropped)
 
 

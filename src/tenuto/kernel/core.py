@@ -17,7 +17,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, NoReturn, TypeAlias
 
 from tenuto.errors import DecodingError, Evicted
-from tenuto.kernel.history import Divergence, History, Node, describe
+from tenuto.kernel.history import Divergence, History, Node, Recorded, describe
 from tenuto.kernel.journal import Journal
 from tenuto.kernel.location import text
 from tenuto.kernel.loop import Loop
@@ -44,9 +44,10 @@ class Core:
         self.timers = Timers()
         self.loop = Loop(self)  # type: ignore[abstract]  # what is missing is made below the class
         self.divergence = Divergence(strict)
-        self.replaying = True
+        self.feeding = True
         self.inert = False
         self.fault: Exception | None = None
+        self.held: list[Recorded] = []  # recorded facts whose operation is not issued yet, lowest `seq` first
         self.internal: deque[Callable[[], None]] = deque()
         self.outstanding: dict[Pending, Begin] = {}  # issued while replaying, not recorded
         self.inline: dict[Node, None] = {}  # steps and handlers the host is running
@@ -55,6 +56,11 @@ class Core:
         self.next_seq = self.history.facts[0][0]  # its seq; 0: none, or others are held back
         self.issued = False  # something was, since held facts were last looked at
         self._order = 0
+
+    @property
+    def replaying(self) -> bool:
+        """Whether the code does again what it did before; not in the first turn of a run, which has nothing to feed."""
+        return self.feeding and self.rows.state != "pending"
 
     # --- what the loop asks of its owner
 
@@ -135,15 +141,16 @@ class Core:
 
     def insertion_flag(self) -> int:
         """INSERTED for what is first issued, live, while anything is left over."""
-        return Flag.INSERTED if not self.replaying and self.left_over else Flag.NONE
+        return Flag.INSERTED if not self.feeding and self.left_over else Flag.NONE
 
     @property
     def left_over(self) -> bool:
-        return self.history.left_over > 0
+        """Whether recorded entries have not been reached, or recorded facts not been taken."""
+        return self.history.left_over > 0 or bool(self.held)
 
     def start(self, pending: Pending, begin: Begin) -> None:
         """Begins an operation, or notes it as outstanding while recorded facts are being fed."""
-        if self.replaying:
+        if self.feeding:
             self.outstanding[pending] = begin
         else:
             pending.started = self.journal.now

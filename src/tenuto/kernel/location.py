@@ -138,9 +138,14 @@ def parse(written: str) -> Location:
         segments.append(segment)
         before = name_of(segment)
     location = tuple(segments)
-    if text(location) != written:
+    if text(location) != written or not all(map(_can_be, location)):
         raise ValueError(f"{written!r} is not a location")
     return location
+
+
+def _can_be(segment: Segment) -> bool:
+    """Whether code can come to such a place: it has a name, and its count is one."""
+    return bool(name_of(segment)) and (isinstance(segment, str) or segment[1] >= 0)
 
 
 def _parse_segment(part: str, before: str) -> Segment:

@@ -139,7 +139,7 @@ class Mailbox:
                 self._waits[pending] = None
                 if pending.deadline is not None:
                     core.timers.start(pending.deadline, pending.order, node)
-                if not core.replaying and self._oldest(pending) is not None:  # reached late, behind an insertion
+                if not core.feeding and self._oldest(pending) is not None:  # reached late, behind an insertion
                     core.internally(pending, self._serve_now)
             return pending.future
         self._waits[pending] = None  # at once, recorded or not: waits are served in the order they were issued in

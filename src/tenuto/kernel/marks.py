@@ -115,10 +115,10 @@ class Marks:
             future: asyncio.Future[bytes] = asyncio.Future(loop=core.loop)
             _give(future, entry.kind, core)
             return future
-        if core.replaying and core.divergence.strict and core.next_seq:  # D5: before the closure runs
+        if core.feeding and core.divergence.strict and core.next_seq:  # D5: before the closure runs
             core.park(core.divergence.error(node, "nothing, and more after it", "a side_effect"))
         pending = core.pend(node, None, op, core.close_pending)
-        if core.replaying and core.left_over:
+        if core.feeding and core.left_over:
             core.start(pending, self._run)
         else:
             self._run(pending)

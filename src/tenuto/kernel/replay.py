@@ -49,15 +49,10 @@ class Replay:
         self._children = children
         self._commits = commits
         self._cancel = cancel
-        self._held: list[Recorded] = []
-
-    @property
-    def held(self) -> bool:
-        return bool(self._held)
 
     def _look_ahead(self) -> None:
         core = self._core
-        core.next_seq = 0 if self._held else core.history.facts[core.cursor][0]
+        core.next_seq = 0 if self._core.held else core.history.facts[core.cursor][0]
 
     # --- feeding
 
@@ -83,12 +78,12 @@ class Replay:
     def deliver_held(self) -> None:
         """D3: delivers held facts whose operation is issued by now, lowest `seq` first."""
         core = self._core
-        while self._held and core.issued and not core.has_stopped():
+        while self._core.held and core.issued and not core.has_stopped():
             core.issued = False
-            self._held = [recorded for recorded in self._held if not self._passed(recorded)]
-            for index, recorded in enumerate(self._held):
+            self._core.held = [recorded for recorded in self._core.held if not self._passed(recorded)]
+            for index, recorded in enumerate(self._core.held):
                 if self._issued(recorded):
-                    del self._held[index]
+                    del self._core.held[index]
                     self._deliver(recorded)
                     core.issued = True  # others may have been issued before this look
                     break
@@ -99,7 +94,7 @@ class Replay:
         if core.divergence.strict and core.inserted_open == 0 and not self._takes_a_later_message():
             core.fault = core.fault or self._unasked(recorded)
             return
-        self._held.append(recorded)
+        self._core.held.append(recorded)
         core.next_seq = 0
 
     def _takes_a_later_message(self) -> bool:
@@ -181,12 +176,12 @@ class Replay:
     def conclude(self) -> None:
         """D6: all facts were fed. Outstanding operations begin, or the run diverges."""
         core = self._core
-        if core.left_over or self._held:
+        if core.left_over:
             self._judge_left_over()
             if core.has_stopped():
                 return
-        inserted = core.left_over or bool(self._held)
-        core.replaying = False
+        inserted = core.left_over
+        core.feeding = False
         if inserted:
             core.journal.mark_inserted()
         outstanding, core.outstanding = core.outstanding, {}
@@ -220,18 +215,18 @@ class Replay:
         return None
 
     def _left_over_nodes(self) -> list[Node]:
-        held = [place for _, place in self._held if isinstance(place, Node)]
+        held = [place for _, place in self._core.held if isinstance(place, Node)]
         return held or list(self._core.history.due_below(self._core.history.root))
 
     def left_over_below(self, node: Node) -> None:
         """D8: a scope has ended by itself with something left over below it."""
         core = self._core
-        if core.has_stopped() or not (core.left_over or self._held):
+        if core.has_stopped() or not core.left_over:
             return
         for below in core.history.due_below(node):
             core.fault = core.divergence.error(below, describe(below.entry), f"the end of {node.text or 'the run'}")
             return
-        for _, place in self._held:
+        for _, place in self._core.held:
             if isinstance(place, Node) and _lies_below(place, node):
                 core.fault = core.divergence.error(place, describe(place.entry), f"the end of {node.text or 'the run'}")
                 return
@@ -239,9 +234,9 @@ class Replay:
     def drop_below(self, node: Node) -> None:
         """D8: a scope was withdrawn; what is left over below it goes with it."""
         self._core.history.reach_all(node)
-        self._held = [
+        self._core.held = [
             recorded
-            for recorded in self._held
+            for recorded in self._core.held
             if not (isinstance(recorded[1], Node) and _lies_below(recorded[1], node))
         ]
         self._look_ahead()
@@ -253,7 +248,7 @@ class Replay:
         if nodes:
             node = nodes[0]
             return self._core.divergence.error(node, describe(node.entry), self._asked())
-        return self._unasked(self._held[0])
+        return self._unasked(self._core.held[0])
 
     def _unasked(self, recorded: Recorded) -> HistoryDivergedError | NondeterminismError:
         place = recorded[1]

@@ -345,7 +345,7 @@ class Run(Core):
 
     def _cancel_unstarted(self, facts: Sequence[Fact]) -> None:
         asked = next(fact for fact in facts if isinstance(fact, CancelAsked))
-        self.replaying = False
+        self.feeding = False
         self._note_cancel(Cancel(self.journal.advance(), self.journal.time, asked.reason, None))
         self.journal.delete_mail(asked.n, force=True)
         self._finish(Cancelled())
@@ -360,7 +360,7 @@ class Run(Core):
         if self._ending is not None or self._outcome is not None:
             return True
         self._leave_root(root)
-        if self.has_stopped() or self.replaying:
+        if self.has_stopped() or self.feeding:
             return True
         self._end(self._root_outcome(root))
         return True
@@ -449,7 +449,7 @@ class Run(Core):
 
     def _emit(self) -> Turn:
         journal = self.journal
-        if not self.divergence.strict and not self.replaying and not self.left_over and not self._replay.held:
+        if not self.divergence.strict and not self.feeding and not self.left_over:
             journal.version = self._definition.hash  # D10
             self.divergence.strict = True
         outcome = self._outcome
@@ -561,7 +561,7 @@ class Run(Core):
         if self.inert:
             raise Evicted
         # What replay publishes again was committed with the facts that made the code say it.
-        if self.replaying and self.rows.state != "pending":
+        if self.replaying:
             return
         self.journal.published = value
         self.journal.forced = True
@@ -595,7 +595,7 @@ class Run(Core):
             await self._end_tasks(scope)
         if withdrawn:
             self._replay.drop_below(scope.node)
-        elif self.left_over or self._replay.held:
+        elif self.left_over:
             self._replay.left_over_below(scope.node)
         scope.node.prune()
 

@@ -8,8 +8,9 @@ from typing import Any, Literal, TypedDict, TypeVar, TypeVarTuple, Unpack, cast,
 from tenuto.kernel.location import check_name
 from tenuto.kernel.operations import ChildOp
 from tenuto.kernel.records import ChildMode
-from tenuto.model.definitions import Bound, Workflow, encode_call
+from tenuto.model.definitions import Bound, encode_call
 from tenuto.model.handles import ChildHandle, ChildWork
+from tenuto.model.marking import startable
 from tenuto.model.messages import signal
 from tenuto.model.place import current
 
@@ -93,9 +94,7 @@ def _operation(call: str, mode: ChildMode, workflow: Any, args: tuple[Any, ...],
             raise TypeError(f"{call}(): a bound workflow has its arguments already")
         bound = cast("Bound[Any]", workflow)  # type: ignore[redundant-cast]  # not to pyright
         workflow, args, kwargs = bound.definition, bound.args, bound.kwargs
-    if not isinstance(workflow, Workflow):
-        raise TypeError(f"{call}() takes a workflow or a bound workflow, not {workflow!r}")
-    known = cast("Workflow[..., Any]", workflow)
+    known, args = startable(workflow, args)
     known.bind(*args, **kwargs)  # a call that does not fit is Python's own TypeError, here
     if_exists = options.get("if_exists", "error")
     if if_exists not in ("error", "attach"):

@@ -47,9 +47,12 @@ def _module_text(definition: Callable[..., Any]) -> str | None:
     file = source_file(definition)
     if file is None:
         return None
-    plain = inspect.unwrap(definition)
-    lines = linecache.getlines(file, getattr(plain, "__globals__", None))
-    return "".join(lines) or None
+    names: dict[str, Any] = getattr(inspect.unwrap(definition), "__globals__", {})
+    loaded = getattr(names.get("__loader__"), "loaded_source", None)
+    if callable(loaded):  # the text that is running, whatever the file says by now
+        return str(loaded())
+    linecache.checkcache(file)
+    return "".join(linecache.getlines(file, names)) or None
 
 
 def definition_hash(fn: Callable[..., Any]) -> str:

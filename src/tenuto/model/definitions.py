@@ -23,7 +23,7 @@ from tenuto.kernel.location import check_name
 from tenuto.kernel.operations import StepSpec
 from tenuto.model import registry
 from tenuto.model.ids import definition_hash, static_names
-from tenuto.model.options import StepOptions, spec_of
+from tenuto.model.options import StepOptions, spec_named, spec_of
 from tenuto.model.place import Place, here, refuse
 from tenuto.model.signatures import Parameters
 from tenuto.model.steps import StepCall, durable, is_plain, plain_call
@@ -203,11 +203,19 @@ class Step(Generic[P, R_co]):
         self.name = check_name(name)
         self.closure = closure
         self.given: Mapping[str, Any] = options or {}
-        self.spec: StepSpec = spec_of(name, self.given)
+        self.spec: StepSpec = spec_of(name, self.given) if self.given else spec_named(name)
         self._remote = remote or closure is not None
-        self._parameters = Parameters(fn)
+        self._seen: Parameters | None = None  # made by the first call: importing a module makes many steps, calls few
         # Calls with this many positional arguments and nothing else need no look at the signature.
-        self._least, self._most = (0, -1) if closure is not None else self._parameters.arity
+        self._least, self._most = 0, -1
+
+    @property
+    def _parameters(self) -> Parameters:
+        if self._seen is None:
+            self._seen = Parameters(self.fn)
+            if self.closure is None:
+                self._least, self._most = self._seen.arity
+        return self._seen
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
         place = here.get()

@@ -38,6 +38,7 @@ __all__ = [
     "project_root",
     "short_name",
     "static_names",
+    "tool_settings",
     "use_packages",
     "use_root",
 ]

@@ -115,8 +115,10 @@ def startable(target: object, args: tuple[Any, ...]) -> tuple[Workflow[..., Any]
 
     `NotCompiledError` for a function whose directive nobody compiled, `TypeError` for what is no workflow at all.
     """
-    if isinstance(target, MethodType) and isinstance(target.__func__, Workflow):
-        return target.__func__, (target.__self__, *args)
+    if isinstance(target, MethodType):
+        function: object = target.__func__
+        if isinstance(function, Workflow):
+            return cast("Workflow[..., Any]", function), (target.__self__, *args)
     if isinstance(target, Workflow):
         return cast("Workflow[..., Any]", target), args
     if callable(target):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import builtins
 import sys
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -48,6 +49,7 @@ class _View:
 
 
 _views: dict[str, _View] = {}
+_unfilled: deque[_View] = deque()
 _lock = RLock()
 _compiler: Callable[[ModuleType], CodeType] | None = None
 
@@ -66,13 +68,19 @@ def drop(name: str) -> None:
 def view_of(module: ModuleType) -> ModuleType:
     """The view of a module of the project."""
     with _lock, entered(OUTSIDE):
-        return _entry(module).module
+        view = _entry(module).module
+        _settle()
+        return view
 
 
 def body_of(fn: F) -> F:
     """The body of a workflow over its module's view: the code a run executes. Closures keep their cells."""
+    if not isinstance(fn, FunctionType):
+        return fn
     with _lock, entered(OUTSIDE):
-        return cast("F", _over_view(fn, closures=True)) if isinstance(fn, FunctionType) else fn
+        body = _over_view(fn, closures=True)
+        _settle()
+        return cast("F", body)
 
 
 def share(namespace: dict[str, Any]) -> None:
@@ -86,43 +94,60 @@ def share(namespace: dict[str, Any]) -> None:
                 namespace[name] = _seen(value)
 
 
-# --- making a view
+# --- making views
 
 
 def _entry(module: ModuleType) -> _View:
+    """The view of a module, possibly still empty: `_settle` fills it before anybody uses it."""
     name = module.__name__
     known = _views.get(name)
     if known is not None and known.host is vars(module) and known.spec is getattr(module, "__spec__", None):
         return known
     install_guard()
     view = ModuleType(name)
-    entry = _View(view, vars(module), getattr(module, "__spec__", None))
     namespace = vars(view)
     for kept in _KEPT:
         if kept in vars(module):
             namespace[kept] = vars(module)[kept]
     namespace["__builtins__"] = _view_builtins()
-    _views[name] = entry  # before it is filled: modules import each other
-    try:
-        _fill(module, namespace)
-    except BaseException:
-        _views.pop(name, None)
-        raise
+    entry = _views[name] = _View(view, vars(module), getattr(module, "__spec__", None))
+    _unfilled.append(entry)
     return entry
 
 
-def _fill(module: ModuleType, namespace: dict[str, Any]) -> None:
-    if _MANIFEST not in vars(module):
-        share(namespace)
+def _settle() -> None:
+    """Fill the views that were begun. One after another: modules import each other, in chains of any length.
+
+    First every view gets what its host has, then the workflow-mode code runs, which may call functions of any of them.
+    """
+    begun: list[_View] = []
+    try:
+        while _unfilled:
+            entry = _unfilled.popleft()
+            begun.append(entry)
+            share(vars(entry.module))
+        while begun:
+            _run_workflow_code(begun[0])
+            del begun[0]
+    except BaseException:
+        for entry in (*begun, *_unfilled):
+            _views.pop(entry.module.__name__, None)
+        _unfilled.clear()
+        raise
+
+
+def _run_workflow_code(entry: _View) -> None:
+    if _MANIFEST not in entry.host:
         return
-    loader = getattr(module, "__loader__", None)
+    loader = entry.host.get("__loader__")
     if isinstance(loader, WorkflowLoader):
         code = loader.workflow_code()
     elif _compiler is not None:
-        code = _compiler(module)
+        code = _compiler(sys.modules[entry.module.__name__])
     else:
-        raise NotCompiledError(f"the workflow code of {module.__name__} is not to be had: no import hook is installed")
-    exec(code, namespace)  # noqa: S102  # the user's own module, in workflow mode
+        name = entry.module.__name__
+        raise NotCompiledError(f"the workflow code of {name} is not to be had: no import hook is installed")
+    exec(code, vars(entry.module))  # noqa: S102  # the user's own module, in workflow mode
 
 
 @lru_cache(maxsize=4096)
@@ -182,8 +207,10 @@ def _import(
     found = builtins.__import__(name, globals, locals, fromlist or (), level)
     with _lock, entered(OUTSIDE):
         seen = _seen(found)
+        _settle()
         if seen is not found:
             _complete(found, seen, fromlist or (), name)
+            _settle()
         return seen
 
 

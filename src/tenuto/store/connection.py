@@ -37,6 +37,7 @@ UNAVAILABLE: Final = (
 _NETWORK: Final = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs"}
 )
+_MOUNTS: Final = Path("/proc/self/mounts")
 _SYNC: Final = {"full": 2, "normal": 1}
 
 Row: TypeAlias = tuple[Any, ...]
@@ -173,9 +174,8 @@ def wait_while_busy(settings: Settings, attempt: Callable[[], None]) -> None:
                 time.sleep(0.01)  # SQLite did not wait itself
 
 
-def refuse_network_file(path: Path) -> None:
+def refuse_network_file(path: Path, mounts: Path = _MOUNTS) -> None:
     """Locks and shared memory of a write-ahead log do not work over a network. Told only where the system says so."""
-    mounts = Path("/proc/self/mounts")
     if not mounts.is_file():
         return
     best, kind = "", ""

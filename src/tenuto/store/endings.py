@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from tenuto.codec.values import dump, dump_error
+from tenuto.codec.keys import pack
+from tenuto.codec.rows import ERROR, OUTPUT, SINGLE, EncodedBatch
+from tenuto.codec.values import dump, dump_error, load
 from tenuto.errors import (
     ChildCancelledError,
+    ChildFailedError,
     ChildStartError,
     ChildTerminatedError,
     StepFailedError,
@@ -23,6 +26,7 @@ __all__ = [
     "cancelled_child",
     "cancelled_task",
     "interrupted_task",
+    "outcome_of",
     "parent_ended",
     "reclaim_delay_ms",
     "refused_child",
@@ -32,6 +36,8 @@ __all__ = [
     "terminated_child",
 ]
 
+_OUTPUT: Final = pack((SINGLE, OUTPUT))
+_ERROR: Final = pack((SINGLE, ERROR))
 CLOSED_FIRST: Final = dump(UpdateRejectedError("closed"))  # to an update that the end of its run left undecided
 
 
@@ -43,6 +49,18 @@ def result(location: str, payload: bytes | None, error: bytes | None, attempts: 
 def parent_ended(now: int) -> Mail:
     """Mail to a spawned run whose parent is closed."""
     return Mail(MailKind.CANCEL, "", None, dump(["its parent has ended", None]), None, 0, now)
+
+
+def outcome_of(run_id: str, status: str, rows: EncodedBatch) -> tuple[bytes | None, bytes | None]:
+    """Value and error of a run for those that follow it, out of the rows its last turn wrote."""
+    written = dict(rows.puts)
+    if status == "completed":
+        return written.get(_OUTPUT), None
+    if status == "failed":
+        failure = ChildFailedError(f"child run {run_id} failed")
+        failure.__cause__ = load(written[_ERROR]) if _ERROR in written else None
+        return None, dump_error(failure)
+    return None, cancelled_child(run_id)
 
 
 def cancelled_child(run_id: str) -> bytes:

@@ -98,6 +98,10 @@ class MemoryStore:
             for token in [token for token, (owner, _) in shelf.hooks.items() if owner == run_id]:
                 del shelf.hooks[token]
         gone = set(run_ids)
+        for followed, watchers in list(shelf.watchers.items()):
+            shelf.watchers[followed] = [watcher for watcher in watchers if watcher.run_id not in gone]
+            if followed in gone or (followed not in shelf.runs and followed not in shelf.tasks):
+                del shelf.watchers[followed]
         for run in shelf.runs.values():
             if run.told is not None and run.told[0] in gone:
                 run.told = None  # child runs outlive the deletion of their parent
@@ -131,6 +135,10 @@ class MemoryStore:
         if run.status in ("running", "suspended"):
             self._shelf.wake(run)
             self._changes.happened()
+
+    async def reopen(self, back: TurnCommit) -> None:
+        memory_turns.reopen(self._shelf, back)
+        self._changes.happened()
 
     async def pause(self, run_id: str) -> bool:
         run = self._shelf.run(run_id)

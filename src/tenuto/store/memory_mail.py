@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tenuto.errors import LimitError, RunClosedError, RunNotFoundError
 from tenuto.kernel.records import Mail, MailKind
 from tenuto.store.endings import CLOSED_FIRST, cancelled_child, parent_ended, result
 from tenuto.store.memory_state import RunState, Shelf
 from tenuto.store.port import Outgoing
 
-__all__ = ["cancel_children", "close", "deliver", "send", "tell_end"]
+__all__ = ["cancel_children", "close", "deliver", "send", "tell_end", "tell_watchers"]
 
 
 def send(shelf: Shelf, run_id: str, mail: Mail, message_id: str | None) -> int | None:
@@ -49,11 +51,23 @@ def deliver(shelf: Shelf, outgoing: Outgoing) -> bool:
 
 def tell_end(shelf: Shelf, execution_id: str, payload: bytes | None, error: bytes | None, attempts: int) -> None:
     """Result mail for the parent and for whoever follows an execution that has ended."""
-    told = [(watcher.run_id, watcher.operation) for watcher in shelf.watchers.pop(execution_id, [])]
     run = shelf.runs.get(execution_id)
     if run is not None and run.told is not None:
-        told.insert(0, run.told)
-    for run_id, operation in told:
+        run_id, operation = run.told
+        mail = result(operation, payload, error, attempts, shelf.clock())
+        deliver(shelf, Outgoing(run_id, mail, f"end:{execution_id}:{operation}"))
+    tell_watchers(shelf, execution_id, lambda: (payload, error), attempts)
+
+
+def tell_watchers(
+    shelf: Shelf, execution_id: str, outcome: Callable[[], tuple[bytes | None, bytes | None]], attempts: int = 1
+) -> None:
+    """Result mail for whoever follows an execution that it did not start; made only if there is somebody."""
+    watchers = sorted(shelf.watchers.pop(execution_id, []))
+    if not watchers:
+        return
+    payload, error = outcome()
+    for run_id, operation, _ in watchers:
         mail = result(operation, payload, error, attempts, shelf.clock())
         deliver(shelf, Outgoing(run_id, mail, f"end:{execution_id}:{operation}"))
 

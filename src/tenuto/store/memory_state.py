@@ -170,6 +170,8 @@ class RunState:
         return any(known.kind is mail.kind and key == message_id for known, key in self.inbox.values())
 
     def check_room(self) -> None:
+        if self.inbox_seq < BUFFERED_MESSAGES:
+            return  # at most as much is buffered as ever came
         updates = sum(mail.kind is MailKind.UPDATE for mail, _ in self.inbox.values())
         buffered = updates + len(self.table.list(_MAIL))
         if buffered >= BUFFERED_MESSAGES:

@@ -24,7 +24,10 @@ def queue_task(shelf: Shelf, task: EnqueueTask, run_id: str) -> str:
         shelf.attempt(task.id)
         return task.id
     if run_id:
-        shelf.watchers.setdefault(keyed, []).append(Watcher(run_id, text(task.location), task.id))
+        watchers = shelf.watchers.setdefault(keyed, [])
+        watcher = Watcher(run_id, text(task.location), task.id)
+        if watcher[:2] not in [known[:2] for known in watchers]:
+            watchers.append(watcher)
     return keyed
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tenuto.codec.records import encode_mail
-from tenuto.store.endings import refused_child, result
-from tenuto.store.memory_mail import close, deliver
+from tenuto.store.endings import outcome_of, refused_child, result
+from tenuto.store.memory_mail import close, deliver, tell_watchers
 from tenuto.store.memory_state import RunState, Shelf, Table, checked
 from tenuto.store.memory_tasks import cancel_tasks, queue_task
 from tenuto.store.port import CLOSED, NewRun, Outgoing, TurnCommit, TurnResult
@@ -41,8 +41,8 @@ def commit_group(shelf: Shelf, commits: Sequence[TurnCommit]) -> list[TurnResult
 
 def _commit(shelf: Shelf, commit: TurnCommit) -> TurnResult:
     run = shelf.runs.get(commit.lease.run_id)
-    if run is None or run.epoch != commit.lease.epoch:
-        return TurnResult("stale")
+    if run is None or run.epoch != commit.lease.epoch or not run.open:
+        return TurnResult("stale")  # V7: an outcome is not changed by a turn, whoever had the lease
     if (commit.status in CLOSED or commit.continued) and run.cancel_above(commit.seen):
         return TurnResult("cancel_first")  # V7: an acknowledged cancel goes before any outcome
     run.table.apply(commit.rows)
@@ -50,6 +50,18 @@ def _commit(shelf: Shelf, commit: TurnCommit) -> TurnResult:
         run.reclaims = 0
     undelivered = _write_effects(shelf, run, commit)
     return TurnResult("committed", _move(shelf, run, commit), undelivered)
+
+
+def reopen(shelf: Shelf, back: TurnCommit) -> None:
+    """A run that goes back is open again, and nobody's."""
+    run = shelf.run(back.lease.run_id)
+    run.status, run.lease_owner, run.completed_at, run.reason, run.parked_by = "suspended", None, None, None, None
+    run.epoch += 1
+    run.pause_requested = False
+    run.reclaims = 0
+    run.table.apply(back.rows)
+    _write_effects(shelf, run, back)
+    shelf.wake(run)
 
 
 def _write_effects(shelf: Shelf, run: RunState, commit: TurnCommit) -> tuple[Outgoing, ...]:
@@ -100,7 +112,10 @@ def _move(shelf: Shelf, run: RunState, commit: TurnCommit) -> bool:
     if commit.status in CLOSED:
         close(shelf, run, commit.status)
         run.reason = commit.reason
+        # Its parent is told by the turn itself; who else follows it only the store knows.
+        tell_watchers(shelf, run.id, lambda: outcome_of(run.id, commit.status, commit.rows))
         return False
+    run.reason = run.parked_by = None
     run.alarm = commit.alarm
     run.run_no += commit.continued
     if commit.status == "suspended":

@@ -89,6 +89,8 @@ def sweep(shelf: Shelf, max_reclaims: int, limit: int) -> int:
     for task_id in tasks:
         _sweep_task(shelf, task_id)
     now = shelf.clock()
+    if len(lost) + len(tasks) < limit:
+        _forget_lost_workers(shelf, now)
     for run in shelf.runs.values():
         run.answers = {key: kept for key, kept in run.answers.items() if kept[1] > now - ANSWER_KEPT_MS}
         if run.status == "suspended" and run.timer_count > len(run.timers):
@@ -101,6 +103,12 @@ def _is_lost(shelf: Shelf, owner: str | None) -> bool:
         return False
     worker = shelf.workers.get(owner)
     return worker is None or worker.lease_until < shelf.clock()
+
+
+def _forget_lost_workers(shelf: Shelf, now: int) -> None:
+    """With their leases swept, nothing needs them."""
+    for worker_id in [key for key, worker in shelf.workers.items() if worker.lease_until < now]:
+        del shelf.workers[worker_id]
 
 
 def _sweep_run(shelf: Shelf, run: RunState, max_reclaims: int) -> None:

@@ -264,6 +264,13 @@ class Store(Protocol):
         """Gives a suspended or running run a turn; nothing fires early."""
         ...
 
+    async def reopen(self, back: TurnCommit) -> None:
+        """Takes a run back, from any status (`recover`, `rewind`): writes what `back` says, whoever has the lease.
+
+        Its epoch rises, so a worker that has it can no longer write; it is suspended, open again, and woken.
+        """
+        ...
+
     async def pause(self, run_id: str) -> bool:
         """Pauses an open run: at once, or after the work under way; False if it is closed or parked."""
         ...

@@ -149,6 +149,9 @@ class PostgresStore:
         """A wake-up for a run; nothing fires early."""
         await self._transact(lambda transaction: postgres_runs.wake_open(transaction, run_id))
 
+    async def reopen(self, back: TurnCommit) -> None:
+        await self._transact(lambda transaction: postgres_turns.reopen(transaction, back))
+
     async def enqueue(self, task: EnqueueTask) -> str:
         """Queues a task without a workflow; its id, or that of the open one with its key."""
         (task_id,) = await self._transact(lambda transaction: postgres_tasks.queue_tasks(transaction, ((task, None),)))

@@ -43,8 +43,9 @@ SELECT pg_notify('tenuto', '')::text
 -- snapshot: changes with every transaction that wrote anything: the net under lost notifications.
 SELECT pg_current_snapshot()::text
 
--- lock_migrations: of two processes that find an old schema one migrates and the other waits and finds it done.
-SELECT pg_advisory_xact_lock(746579234)
+-- lock_migrations: of two processes that find an old schema one migrates and the other waits and finds it done. Held
+-- by the session, and taken before the transaction begins: one that has begun may not see the tables made meanwhile.
+SELECT pg_advisory_lock(746579234)
 
 -- has_meta: whether the schema is there at all.
 SELECT to_regclass('tenuto_meta') IS NOT NULL
@@ -163,8 +164,8 @@ put AS (
     ON CONFLICT (workflow_id, key) DO UPDATE SET value = excluded.value)
 SELECT id FROM run
 
--- lock_runs: the first statement of whatever touches several runs (Q7): those named, the open children of those that
--- close, and those that follow a task which is withdrawn. In id order, so two of us cannot wait for each other.
+-- lock_runs: the first statement of whatever touches several runs (Q7): those named, the children of those that are
+-- terminated, and whoever is told about what ends. In id order, so two of us cannot wait for each other.
 SELECT id, epoch, status, inbox_seq, inbox_seen, reclaims, tenuto_ms(alarm) FROM executions
  WHERE id = ANY (ARRAY(SELECT unnest(%(ids)s::text[])
                  UNION SELECT id FROM executions WHERE parent_workflow_id = ANY (%(closing)s::text[])
@@ -234,8 +235,8 @@ SELECT (SELECT inbox_seq FROM numbered), EXISTS (SELECT 1 FROM roomy), EXISTS (S
 -- has_signal: whether that signal id was stored before.
 SELECT 1 FROM workflow_signals WHERE workflow_id = %(run)s AND signal_id = %(signal)s
 
--- number_mail: the next number in a run's inbox (Q6), unless that message is there undecided, or its update has been
--- decided: no row then, and none for a run that is unknown or closed. The run is locked before, by lock_runs.
+-- number_mail: the next number in a run's inbox (Q6). No row where that message is there undecided, where its update
+-- was decided, and where the run is unknown or closed. The run is locked before, by lock_runs.
 UPDATE executions SET inbox_seq = inbox_seq + 1
  WHERE id = %(run)s AND type = 'workflow'
    AND status IN ('scheduled', 'pending', 'running', 'suspended', 'paused', 'parked')
@@ -247,6 +248,12 @@ UPDATE executions SET inbox_seq = inbox_seq + 1
         OR NOT EXISTS (SELECT 1 FROM workflow_execution_context
                         WHERE workflow_id = %(run)s AND key = %(update_key)s))
 RETURNING inbox_seq, status
+
+-- has_message: whether a message is there undecided, or its update was decided.
+SELECT 1 FROM workflow_inbox
+ WHERE workflow_id = %(run)s AND kind = %(kind)s AND message_id = %(message)s AND answer IS NULL
+UNION ALL
+SELECT 1 FROM workflow_execution_context WHERE workflow_id = %(run)s AND key = %(update_key)s
 
 -- insert_mail: updates, cancels and results.
 INSERT INTO workflow_inbox (workflow_id, seq, kind, message_id, name, data, at)
@@ -379,6 +386,12 @@ SELECT leased.* FROM leased ORDER BY leased.priority DESC, leased.ready_at, leas
 -- raise_epoch: a lease on one run by id; every older one can no longer write.
 UPDATE executions SET epoch = epoch + 1 WHERE id = %(run)s AND type = 'workflow' RETURNING epoch
 
+-- reopen_run: a run that goes back is open again, and nobody's; its key may have been given to another meanwhile.
+UPDATE executions
+   SET status = 'suspended', epoch = epoch + 1, lease_owner = NULL, completed_at = NULL, reason = NULL,
+       parked_by = NULL, pause_requested = false, reclaims = 0, dedup_key = NULL
+ WHERE id = %(run)s
+
 -- absorb: the owner of live runs takes their wake-ups, before it reads their mail (Q5). One whose cause is not
 -- committed yet is locked, skipped, and found again.
 WITH picked AS MATERIALIZED (
@@ -402,7 +415,7 @@ UPDATE executions e
                      ELSE 'suspended' END,
        lease_owner = CASE WHEN NOT e.pause_requested AND e.inbox_seq > t.seen THEN e.lease_owner END,
        pause_requested = false, inbox_seen = greatest(e.inbox_seen, t.seen), alarm = tenuto_time(t.alarm),
-       reclaims = CASE WHEN t.progress THEN 0 ELSE e.reclaims END, completed_at = NULL,
+       reclaims = CASE WHEN t.progress THEN 0 ELSE e.reclaims END, reason = NULL, parked_by = NULL,
        run_no = e.run_no + t.continued, definition = coalesce(t.definition, e.definition),
        timer_count = CASE WHEN t.alarm IS NULL THEN 0
                           ELSE (SELECT count(*) FROM timer_tasks WHERE workflow_id = t.run AND metadata IS NOT NULL)
@@ -415,7 +428,7 @@ UPDATE executions e
 -- run_on_turns: runs with work under way that were not running, have a new definition, or begin the next of the chain.
 UPDATE executions e
    SET status = 'running', inbox_seen = greatest(e.inbox_seen, t.seen), alarm = tenuto_time(t.alarm),
-       reclaims = CASE WHEN t.progress THEN 0 ELSE e.reclaims END, completed_at = NULL,
+       reclaims = CASE WHEN t.progress THEN 0 ELSE e.reclaims END, reason = NULL, parked_by = NULL,
        run_no = e.run_no + t.continued, definition = coalesce(t.definition, e.definition)
   FROM unnest(%(runs)s::text[], %(seen)s::bigint[], %(alarms)s::bigint[], %(progress)s::boolean[],
               %(continued)s::bigint[], %(definitions)s::text[])
@@ -431,8 +444,8 @@ UPDATE executions e
        AS t (run, status, seen, reason, definition)
  WHERE e.id = t.run
 
--- empty_closed: what closed runs no longer need goes; updates nobody decided are answered (P8, V4, V7). The answer
--- lists open children: spawned runs do not outlive their parent unasked.
+-- empty_closed: what closed runs no longer need goes; updates nobody decided are answered (P8, V4, V7). Whoever waits
+-- for their end is notified; the answer says which runs follow them without having started them, at least one row.
 WITH timers AS (DELETE FROM timer_tasks WHERE workflow_id = ANY (%(runs)s::text[])),
 resumes AS (
     DELETE FROM executions WHERE parent_workflow_id = ANY (%(runs)s::text[])
@@ -443,14 +456,21 @@ answered AS (
      WHERE workflow_id = ANY (%(runs)s::text[]) AND kind = 'update' AND answer IS NULL),
 emptied AS (
     DELETE FROM workflow_inbox WHERE workflow_id = ANY (%(runs)s::text[]) AND kind <> 'update' AND answer IS NULL)
-SELECT parent_workflow_id, id FROM executions
- WHERE parent_workflow_id = ANY (%(runs)s::text[]) AND type = 'workflow'
+SELECT w.target_id, w.workflow_id, w.op, notified.nothing
+  FROM (SELECT pg_notify('tenuto', '')::text AS nothing) notified
+  LEFT JOIN watchers w ON w.target_id = ANY (%(runs)s::text[])
+ ORDER BY w.target_id, w.workflow_id, w.op
+
+-- open_children: what a terminated parent leaves behind.
+SELECT id FROM executions
+ WHERE parent_workflow_id = %(run)s AND type = 'workflow'
    AND status IN ('scheduled', 'pending', 'running', 'suspended', 'paused', 'parked')
  ORDER BY id
 
 -- park_turn: the engine cannot go on with it; nothing else changes (P6).
 UPDATE executions
-   SET status = 'parked', lease_owner = NULL, reason = %(reason)s, parked_by = %(parked_by)s, holds_slot = false
+   SET status = 'parked', lease_owner = NULL, reason = %(reason)s, parked_by = %(parked_by)s, holds_slot = false,
+       reclaims = CASE WHEN %(progress)s THEN 0 ELSE reclaims END
  WHERE id = %(run)s
 
 -- stop_timers: timers that turns withdrew.
@@ -476,12 +496,15 @@ SELECT metadata FROM timer_tasks WHERE workflow_id = %(run)s AND metadata IS NOT
 -- delete_timers: all of these executions.
 DELETE FROM timer_tasks WHERE workflow_id = ANY (%(ids)s::text[])
 
--- open_hook: gives a token to a run; no row: another run has it. Those of closed runs are gone.
-INSERT INTO hooks AS h (token_hash, workflow_id, key) VALUES (%(token)s, %(run)s, %(key)s)
+-- open_hook: gives a token to a run; no row: another run has it, or this one is closed. Closing a run deletes its hooks.
+INSERT INTO hooks AS h (token_hash, workflow_id, key)
+SELECT %(token)s, id, %(key)s FROM executions
+ WHERE id = %(run)s AND type = 'workflow'
+   AND status IN ('scheduled', 'pending', 'running', 'suspended', 'paused', 'parked')
 ON CONFLICT (token_hash) DO UPDATE SET key = excluded.key WHERE h.workflow_id = excluded.workflow_id
 RETURNING h.token_hash
 
--- drop_hook: the token a key had before, where a new one was minted because the first did not reach the run.
+-- drop_hook: the token a hook had before, where a new one was minted because the first did not reach the run.
 DELETE FROM hooks WHERE key = %(key)s AND workflow_id = %(run)s AND token_hash <> %(token)s
 
 -- hook_owner: the open run that has a token.
@@ -492,18 +515,18 @@ SELECT h.workflow_id FROM hooks h JOIN executions e ON e.id = h.workflow_id
 -- child_origin: whose child an id is.
 SELECT started_by, started_op, target_name, status FROM executions WHERE id = %(id)s
 
--- told_of: whom to tell about the end of an execution: its parent, and who follows it without having started it.
-SELECT parent_workflow_id, parent_op FROM executions WHERE id = %(id)s AND parent_workflow_id IS NOT NULL
-UNION
-SELECT workflow_id, op FROM watchers WHERE target_id = %(id)s
- ORDER BY 1, 2
+-- told_of: whom to tell about the end of an execution: its parent, then who follows it without having started it.
+SELECT parent_workflow_id, parent_op, 0 FROM executions WHERE id = %(id)s AND parent_workflow_id IS NOT NULL
+UNION ALL
+SELECT workflow_id, op, 1 FROM watchers WHERE target_id = %(id)s
+ ORDER BY 3, 1, 2
 
 -- insert_watcher: a task whose key is taken follows the one that has it.
 INSERT INTO watchers (target_id, workflow_id, op, task_id) VALUES (%(target)s, %(run)s, %(op)s, %(task)s)
 ON CONFLICT DO NOTHING
 
--- delete_watchers: all that follow an execution; they have been told.
-DELETE FROM watchers WHERE target_id = %(id)s
+-- delete_watchers: all that follow these executions; they have been told.
+DELETE FROM watchers WHERE target_id = ANY (%(ids)s::text[])
 
 -- delete_following: tasks that were withdrawn, where they only followed others.
 DELETE FROM watchers WHERE task_id = ANY (%(ids)s::text[])
@@ -704,9 +727,3 @@ DELETE FROM watchers WHERE target_id = ANY (%(ids)s::text[])
 
 -- delete_executions: by id; tasks, resumes and timers go with them.
 DELETE FROM executions WHERE id = ANY (%(ids)s::text[])
-
--- take_background: take or renew a background duty; no row: somebody else has it (Q12).
-INSERT INTO background_leases AS b (name, owner, until)
-VALUES (%(name)s, %(owner)s, tenuto_now() + %(ttl)s * interval '1 millisecond')
-ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, until = excluded.until
- WHERE b.owner = excluded.owner OR b.until < tenuto_now() RETURNING owner

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final, LiteralString, TypeAlias, TypeVar, cast
 
-from tenuto.errors import CommitUnknownError, ConfigError, StoreRefusedError, StoreUnavailableError
+from tenuto.errors import CommitUnknownError, ConfigError, InvalidNameError, StoreRefusedError, StoreUnavailableError
 from tenuto.store.statements import load_statements
 
 try:
@@ -139,7 +139,7 @@ class Database:
             if connection.pgconn.transaction_status in (TransactionStatus.INERROR, TransactionStatus.INTRANS):
                 with suppress(psycopg.Error):
                     await connection.execute(STATEMENTS["rollback"])
-            if self._open and connection.pgconn.transaction_status is TransactionStatus.IDLE:
+            if self._open and connection.pgconn.transaction_status == TransactionStatus.IDLE:
                 self._idle.append(connection)
             else:
                 await connection.close()
@@ -197,6 +197,9 @@ class Database:
                 raise _LostError(str(error).strip()) from error
             with self.translated():
                 raise
+        except psycopg.DataError as error:
+            _refuse_text(error)
+            raise
         finally:
             await self._give(connection)
 
@@ -236,6 +239,9 @@ class Database:
                 raise self._unknown(lost) if committing else lost from error
             with self.translated():
                 raise
+        except psycopg.DataError as error:
+            _refuse_text(error)
+            raise
         finally:
             await self._give(connection)
 
@@ -267,6 +273,12 @@ class Database:
         offset = server_ms - here * 1000
         if self._offset is None or offset > self._offset or here - self._learned > CLOCK_AGE:
             self._offset, self._learned = offset, here
+
+
+def _refuse_text(error: psycopg.DataError) -> None:
+    """Texts of Postgres have one character less than Python's; the driver says so before it sends anything."""
+    if "NUL" in str(error):
+        raise InvalidNameError("Postgres cannot store U+0000 in an id or a name") from error
 
 
 def _has_news(connection: Connection) -> bool:

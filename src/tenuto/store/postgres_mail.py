@@ -15,10 +15,11 @@ from tenuto.errors import LimitError, RunClosedError, RunNotFoundError
 from tenuto.kernel.records import Mail, MailKind
 from tenuto.store.endings import CLOSED_FIRST, cancelled_child, parent_ended, result
 from tenuto.store.limits import BUFFERED_MESSAGES
-from tenuto.store.port import CLOSED, Outgoing
+from tenuto.store.port import Outgoing
 from tenuto.store.postgres_connection import Database, Row, Transaction
 
 __all__ = [
+    "cancel_children",
     "close_runs",
     "deliver",
     "lock",
@@ -39,7 +40,7 @@ _KINDS: Final = {MailKind.UPDATE: "update", MailKind.CANCEL: "cancel", MailKind.
 async def lock(
     transaction: Transaction, ids: Iterable[str], *, closing: Sequence[str] = (), ending: Sequence[str] = ()
 ) -> dict[str, Row]:
-    """Locks runs in id order (Q7); with the open children of what closes, and whoever is told about what ends."""
+    """Locks runs in id order (Q7); with the children of what is closed for them, and whoever is told about an end."""
     values = {"ids": list(ids), "closing": list(closing), "ending": list(ending)}
     return {row[0]: row for row in await transaction.all("lock_runs", values)}
 
@@ -84,19 +85,20 @@ async def send(transaction: Transaction, run_id: str, mail: Mail, message_id: st
     values: dict[str, object] = {"run": run_id, "kind": _KINDS[mail.kind], "message": message_id, "update_key": None}
     if mail.kind is MailKind.UPDATE and message_id is not None:
         values["update_key"] = update_key(message_id)
-        await transaction.run("delete_answer", values)  # a rejection makes way for the new attempt
     numbered = await transaction.one("number_mail", values)
     if numbered is None:
+        if await transaction.one("has_message", values) is not None:
+            return None
         found = await transaction.one("get_run", {"id": run_id})
-        if found is None or found[2] in CLOSED:
-            refuse(run_id, None if found is None else found[2])
-        return None
+        refuse(run_id, None if found is None else found[2])
     number, status = numbered
     if number > BUFFERED_MESSAGES and mail.kind is MailKind.UPDATE:
         await _check_room(transaction, run_id)
     if mail.kind is MailKind.CANCEL and status in ("pending", "scheduled"):
         await _cancel_unstarted(transaction, run_id)
         return int(number)
+    if mail.kind is MailKind.UPDATE:
+        await transaction.run("delete_answer", values)  # a rejection makes way for the new attempt
     await transaction.run("insert_mail", {**values, "seq": number, "name": mail.name, "data": encode_mail(mail)})
     if status == "paused" and mail.kind is MailKind.CANCEL:
         await transaction.run("unpause_for_cancel", {"run": run_id})
@@ -148,29 +150,26 @@ async def tell_end(
 ) -> None:
     """Result mail for the parent and for whoever follows an execution that has ended."""
     told = await transaction.all("told_of", {"id": execution_id})
-    await deliver(
-        transaction,
-        [
-            Outgoing(
-                run_id,
-                result(operation, payload, error, attempts, transaction.now),
-                f"end:{execution_id}:{operation}",
-            )
-            for run_id, operation in told
-        ],
-    )
-    if told:
-        await transaction.run("delete_watchers", {"id": execution_id})
+    mails = [
+        Outgoing(run_id, result(place, payload, error, attempts, transaction.now), f"end:{execution_id}:{place}")
+        for run_id, place, _ in told
+    ]
+    if mails:
+        await deliver(transaction, mails)
+        await transaction.run("delete_watchers", {"ids": [execution_id]})
 
 
-async def close_runs(transaction: Transaction, runs: Sequence[str]) -> None:
-    """What closed runs no longer need goes, updates are answered, and spawned runs get a cancel (P8, V7)."""
-    orphans = await transaction.all("empty_closed", {"runs": list(runs), "answer": CLOSED_FIRST})
-    await deliver(
-        transaction,
-        [Outgoing(child, parent_ended(transaction.now), f"end:{parent}") for parent, child in orphans],
-    )
-    await transaction.run("notify")
+async def close_runs(transaction: Transaction, runs: Sequence[str]) -> list[tuple[str, str, str]]:
+    """What closed runs no longer need goes; updates nobody decided are answered (P8, V7). Who follows which of them."""
+    found = await transaction.all("empty_closed", {"runs": list(runs), "answer": CLOSED_FIRST})
+    return [(closed, run_id, place) for closed, run_id, place, _ in found if closed is not None]
+
+
+async def cancel_children(transaction: Transaction, run_id: str) -> None:
+    """Spawned runs do not outlive their parent unasked. A turn that ends says so itself; a terminated run cannot."""
+    children = await transaction.all("open_children", {"run": run_id})
+    mail = parent_ended(transaction.now)
+    await deliver(transaction, [Outgoing(child, mail, f"end:{run_id}") for (child,) in children])
 
 
 async def _cancel_unstarted(transaction: Transaction, run_id: str) -> None:

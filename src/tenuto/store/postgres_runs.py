@@ -11,7 +11,7 @@ from tenuto.errors import RunNotFoundError
 from tenuto.store.endings import terminated_child
 from tenuto.store.port import Claim, Lease, NewRun, RunFilter, RunRecord
 from tenuto.store.postgres_connection import Database, Row, Transaction
-from tenuto.store.postgres_mail import close_runs, lock, tell_end, wake
+from tenuto.store.postgres_mail import cancel_children, close_runs, lock, tell_end, wake
 
 __all__ = [
     "LATEST",
@@ -172,6 +172,7 @@ async def terminate(transaction: Transaction, run_id: str, reason: str | None) -
         await transaction.run("delete_timers", {"ids": [row[0] for row in cancelled]})
         await transaction.run("flag_running_tasks", {"ids": tasks})
     await close_runs(transaction, (run_id,))
+    await cancel_children(transaction, run_id)
     await tell_end(transaction, run_id, None, terminated_child(run_id, reason))
     return True
 
@@ -204,7 +205,8 @@ async def wake_open(transaction: Transaction, run_id: str) -> None:
 
 
 async def open_hook(transaction: Transaction, run_id: str, key: str, token_hash: str) -> bool:
-    """Whether the run has the token now; under the same key an earlier one makes way."""
+    """Whether an open run has a hook's token now; the same hook may come again, with another token."""
     values = {"run": run_id, "key": key, "token": token_hash}
+    await lock(transaction, (run_id,))  # it is not closed meanwhile, and its hooks with it
     await transaction.run("drop_hook", values)
     return await transaction.one("open_hook", values) is not None

@@ -1,6 +1,6 @@
 """Brings a Postgres database to the schema of this release.
 
-Forward only, in one transaction under an advisory lock: of two processes that find an old schema one migrates and the
+Forward only, in one transaction, under an advisory lock: of two processes that find an old schema one migrates and the
 other waits and finds it done. Version numbers mean the same as in SQLite.
 """
 
@@ -36,11 +36,11 @@ KNOWN_VERSION: Final = _STEPS[-1][0]
 
 
 async def migrate(connection: AsyncConnection[Row]) -> None:
-    """Applies every step the database has not seen."""
+    """Applies every step the database has not seen. The connection is of no other use, and closed afterwards."""
     if await _version(connection) >= KNOWN_VERSION:
         return
+    await connection.execute(STATEMENTS["lock_migrations"])  # until the connection is closed
     async with connection.transaction():
-        await connection.execute(STATEMENTS["lock_migrations"])
         version = await _version(connection)  # again: another process may have been faster
         for number, script in _STEPS:
             if number > version:

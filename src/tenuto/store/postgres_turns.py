@@ -17,16 +17,17 @@ from typing import Any, Final
 
 from tenuto.codec.keys import pack
 from tenuto.codec.rows import UPDATES
+from tenuto.errors import RunNotFoundError
 from tenuto.kernel.commands import EnqueueTask
 from tenuto.kernel.records import MailKind
-from tenuto.store.endings import refused_child, result
+from tenuto.store.endings import outcome_of, refused_child, result
 from tenuto.store.port import CLOSED, NewRun, Outgoing, TurnCommit, TurnResult
 from tenuto.store.postgres_connection import Database, Row, Transaction
-from tenuto.store.postgres_mail import close_runs, deliver, lock
+from tenuto.store.postgres_mail import close_runs, deliver, lock, wake
 from tenuto.store.postgres_runs import LATEST, new_run
 from tenuto.store.postgres_tasks import cancel_tasks, queue_tasks
 
-__all__ = ["commit_group"]
+__all__ = ["commit_group", "reopen"]
 
 _UPDATE: Final = pack((UPDATES,))  # what keys of answered updates begin with
 _STALE: Final = TurnResult("stale")
@@ -36,14 +37,24 @@ _COMMITTED_KEPT: Final = TurnResult("committed", True)
 
 async def commit_group(database: Database, commits: Sequence[TurnCommit]) -> list[TurnResult]:
     """Each turn on its own merits."""
-    results: dict[int, TurnResult] = {}
+    done: set[str] = set()
     if len({commit.lease.run_id for commit in commits}) == len(commits) and all(map(_only_rows, commits)):
         done = await _commit_rows(database, commits)
-        results = {place: _COMMITTED_KEPT for place, commit in enumerate(commits) if commit.lease.run_id in done}
-    rest = [(place, commit) for place, commit in enumerate(commits) if place not in results]
-    if rest:
-        results.update(await database.transact(lambda transaction: _commit_all(transaction, rest)))
-    return [results[place] for place in range(len(commits))]
+    rest = [commit for commit in commits if commit.lease.run_id not in done]
+    looked_at = iter(await database.transact(lambda transaction: _commit_all(transaction, rest)) if rest else ())
+    return [_COMMITTED_KEPT if commit.lease.run_id in done else next(looked_at) for commit in commits]
+
+
+async def reopen(transaction: Transaction, back: TurnCommit) -> None:
+    """A run that goes back: what was decided after the target is undone in the commit that opens it again."""
+    run_id = back.lease.run_id
+    runs = await _lock(transaction, (back,))
+    if run_id not in runs:
+        raise RunNotFoundError(f"there is no run {run_id!r}")
+    await transaction.run("reopen_run", {"run": run_id})
+    await _write_rows(transaction, (back,))
+    await _write_effects(transaction, (back,), runs)
+    await wake(transaction, (run_id,))
 
 
 # --- the short way
@@ -69,9 +80,10 @@ def _answers_update(commit: TurnCommit) -> bool:
 
 async def _commit_rows(database: Database, commits: Sequence[TurnCommit]) -> set[str]:
     """The runs whose turns were committed."""
-    if len(commits) == 1 and len(commits[0].rows.puts) == 1:
+    rows = _rows_of(commits)
+    if len(commits) == len(rows) == 1:
         (commit,) = commits
-        ((key, value),) = commit.rows.puts
+        (((_, key), value),) = rows.items()
         values: dict[str, Any] = {
             "run": commit.lease.run_id,
             "epoch": commit.lease.epoch,
@@ -81,7 +93,6 @@ async def _commit_rows(database: Database, commits: Sequence[TurnCommit]) -> set
             "value": value,
         }
         return {commit.lease.run_id} if await database.write("commit_row", values) else set()
-    rows = _rows_of(commits)
     found = await database.write(
         "commit_rows",
         {
@@ -109,18 +120,36 @@ def _moment(alarm: int | None) -> int | None:
 # --- the longer way
 
 
-async def _commit_all(transaction: Transaction, commits: Sequence[tuple[int, TurnCommit]]) -> dict[int, TurnResult]:
-    results: dict[int, TurnResult] = {}
-    left = list(commits)
-    while left:  # two turns of one run are two rounds: the second is held against what the first left
-        this: dict[str, tuple[int, TurnCommit]] = {}
-        for place, commit in left:
-            this.setdefault(commit.lease.run_id, (place, commit))
-        chosen = {place for place, _ in this.values()}
-        left = [(place, commit) for place, commit in left if place not in chosen]
-        verdicts = await _commit_round(transaction, [commit for _, commit in this.values()])
-        results.update((place, verdicts[run_id]) for run_id, (place, _) in this.items())
+async def _commit_all(transaction: Transaction, commits: Sequence[TurnCommit]) -> list[TurnResult]:
+    rounds = _rounds(commits)
+    if len(rounds) > 1:
+        await _lock(transaction, commits)  # all of them, before the first round makes the order its own
+    results: list[TurnResult] = []
+    for members in rounds:
+        verdicts = await _commit_round(transaction, members)
+        results.extend(verdicts[commit.lease.run_id] for commit in members)
     return results
+
+
+def _rounds(commits: Sequence[TurnCommit]) -> list[list[TurnCommit]]:
+    """Turns that have nothing to do with each other can be written kind by kind; the others come one after another."""
+    rounds: list[list[TurnCommit]] = []
+    owned: set[str] = set()  # the runs whose turns are in the last round
+    touched: set[str] = set()  # the runs it sends to or starts
+    full = True
+    for commit in commits:
+        run_id = commit.lease.run_id
+        touches = {one.run_id for one in commit.outgoing} | {run.id for run in commit.runs}
+        # What these free or take is wanted by whoever comes next.
+        alone = bool(commit.cancelled_tasks) or any(run.key is not None for run in commit.runs)
+        if full or alone or run_id in owned or run_id in touched or touches & owned:
+            rounds.append([])
+            owned, touched = set(), set()
+        rounds[-1].append(commit)
+        owned.add(run_id)
+        touched |= touches
+        full = alone
+    return rounds
 
 
 async def _commit_round(transaction: Transaction, commits: Sequence[TurnCommit]) -> dict[str, TurnResult]:
@@ -129,8 +158,8 @@ async def _commit_round(transaction: Transaction, commits: Sequence[TurnCommit])
     current: list[TurnCommit] = []
     for commit in commits:
         run = runs.get(commit.lease.run_id)
-        if run is None or run[1] != commit.lease.epoch:
-            verdicts[commit.lease.run_id] = _STALE
+        if run is None or run[1] != commit.lease.epoch or run[2] in CLOSED:
+            verdicts[commit.lease.run_id] = _STALE  # V7: an outcome is not changed by a turn, whoever had the lease
         else:
             current.append(commit)
     held_up = await _cancelled(transaction, current, runs)
@@ -139,11 +168,7 @@ async def _commit_round(transaction: Transaction, commits: Sequence[TurnCommit])
     if not accepted:
         return verdicts
     await _write_rows(transaction, accepted)
-    await _write_mail_and_timers(transaction, accepted, runs)
-    await _write_tasks(transaction, accepted)
-    await _start_children(transaction, [(commit.lease.run_id, run) for commit in accepted for run in commit.runs])
-    outgoing = [one for commit in accepted for one in commit.outgoing]
-    refused = await deliver(transaction, outgoing) if outgoing else []
+    refused = await _write_effects(transaction, accepted, runs)
     kept = await _move(transaction, accepted, runs)
     if any(map(_answers_update, accepted)):
         await transaction.run("notify")
@@ -159,10 +184,10 @@ async def _lock(transaction: Transaction, commits: Sequence[TurnCommit]) -> dict
     return await lock(
         transaction,
         {commit.lease.run_id for commit in commits} | {one.run_id for one in outgoing},
-        closing=[commit.lease.run_id for commit in commits if commit.status in CLOSED],
         ending=[
             *(task_id for commit in commits for task_id in commit.cancelled_tasks),
             *(one.run_id for one in outgoing if one.mail.kind is MailKind.CANCEL),
+            *(commit.lease.run_id for commit in commits if commit.status in CLOSED),
         ],
     )
 
@@ -202,6 +227,17 @@ async def _write_rows(transaction: Transaction, commits: Sequence[TurnCommit]) -
         )
 
 
+async def _write_effects(
+    transaction: Transaction, commits: Sequence[TurnCommit], runs: dict[str, Row]
+) -> list[Outgoing]:
+    """Everything but rows and status; what could not be delivered."""
+    await _write_mail_and_timers(transaction, commits, runs)
+    await _write_tasks(transaction, commits)
+    await _start_children(transaction, [(commit.lease.run_id, run) for commit in commits for run in commit.runs])
+    outgoing = [one for commit in commits for one in commit.outgoing]
+    return await deliver(transaction, outgoing) if outgoing else []
+
+
 async def _write_mail_and_timers(transaction: Transaction, commits: Sequence[TurnCommit], runs: dict[str, Row]) -> None:
     for commit in commits:
         for update_id, answer in commit.answers:
@@ -210,6 +246,9 @@ async def _write_mail_and_timers(transaction: Transaction, commits: Sequence[Tur
     if decided:
         values = {"runs": [run_id for run_id, _ in decided], "numbers": [number for _, number in decided]}
         await transaction.run("delete_mail", values)
+    continued = [commit.lease.run_id for commit in commits if commit.continued]
+    if continued:
+        await transaction.run("delete_timers", {"ids": continued})  # the next run of the chain has none of the old ones
     stopped = [f"{commit.lease.run_id}:{location}" for commit in commits for location in commit.stopped_timers]
     if stopped:
         await transaction.run("stop_timers", {"ids": stopped})
@@ -284,7 +323,7 @@ async def _move(transaction: Transaction, commits: Sequence[TurnCommit], runs: d
     for commit in commits:
         if commit.status == "parked":
             values = {"run": commit.lease.run_id, "reason": commit.reason, "parked_by": commit.parked_by}
-            await transaction.run("park_turn", values)
+            await transaction.run("park_turn", {**values, "progress": any(commit.rows)})
     kept = {commit.lease.run_id for commit in running}
     noted = [commit for commit in running if _stays(commit, runs[commit.lease.run_id])]
     if noted:
@@ -299,8 +338,26 @@ async def _move(transaction: Transaction, commits: Sequence[TurnCommit], runs: d
         statuses = [commit.status for commit in closed]
         reasons = [commit.reason for commit in closed]
         await transaction.run("close_turns", {**_columns(closed), "statuses": statuses, "reasons": reasons})
-        await close_runs(transaction, [commit.lease.run_id for commit in closed])
+        await _tell_watchers(transaction, closed)
     return kept
+
+
+async def _tell_watchers(transaction: Transaction, closed: Sequence[TurnCommit]) -> None:
+    """A run's parent is told by the turn itself; who else follows it only the store knows."""
+    commits = {commit.lease.run_id: commit for commit in closed}
+    watchers = await close_runs(transaction, list(commits))
+    if not watchers:
+        return
+    followed = dict.fromkeys(run_id for run_id, _, _ in watchers)
+    outcomes = {run_id: outcome_of(run_id, commits[run_id].status, commits[run_id].rows) for run_id in followed}
+    await deliver(
+        transaction,
+        [
+            Outgoing(watcher, result(place, *outcomes[run_id], 1, transaction.now), f"end:{run_id}:{place}")
+            for run_id, watcher, place in watchers
+        ],
+    )
+    await transaction.run("delete_watchers", {"ids": list(followed)})
 
 
 def _stays(commit: TurnCommit, run: Row) -> bool:

@@ -154,6 +154,9 @@ class SqliteStore:
         """A wake-up for a run; nothing fires early."""
         await self._write(lambda connection: sqlite_runs.wake_open(connection, run_id))
 
+    async def reopen(self, back: TurnCommit) -> None:
+        await self._write(lambda connection: sqlite_turns.reopen(connection, back))
+
     async def enqueue(self, task: EnqueueTask) -> str:
         """Queues a task without a workflow; its id, or that of the open one with its key."""
         return await self._write(lambda connection: sqlite_tasks.queue_task(connection, task, None))

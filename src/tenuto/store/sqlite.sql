@@ -3,6 +3,7 @@
 -- One writer thread per process, every write transaction begun IMMEDIATE: between its first read and its commit nobody
 -- else writes, so no statement here locks rows, and a check in one statement holds in the next. Lists of ids come as one
 -- JSON parameter. tenuto_now() is the store's clock, standing still for the length of one request.
+-- A plus before a column keeps the planner from using an index on it: without statistics it would take any.
 -- Mail numbers, wake-ups and status changes are in the transaction of their cause (V1, V4, V5).
 
 -- wal: readers never wait for the writer, and a commit is one sync of one file.
@@ -41,7 +42,7 @@ BEGIN EXCLUSIVE
 -- begin_read: several reads of one snapshot.
 BEGIN
 
--- commit: the one sync.
+-- commit: the one sync of everything in the group.
 COMMIT
 
 -- rollback: as if nothing had been.
@@ -101,7 +102,7 @@ SELECT id FROM executions
  WHERE queue = :queue AND dedup_key = :key
    AND status IN ('scheduled', 'pending', 'running', 'suspended', 'paused', 'parked')
 
--- get_run: one run.
+-- get_run: one run by its id.
 SELECT id, target_name, status, epoch, alarm, reason, started_by, started_op, parent_workflow_id, definition, queue,
        run_no, created_at, started_at, completed_at, attributes
   FROM executions WHERE id = :id AND type = 'workflow'
@@ -224,7 +225,7 @@ SELECT r.id, w.id, w.status
    AND (w.status <> 'suspended' OR w.target_name IN (SELECT value FROM json_each(:known)))
  ORDER BY r.priority DESC, r.ready_at, r.id LIMIT :limit
 
--- delete_executions: by id.
+-- delete_executions: with everything that hangs on them.
 DELETE FROM executions WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- lease_runs: resumes or first starts become the lease (V3).
@@ -259,6 +260,12 @@ RETURNING id, target_name, args, epoch, attempt, max_attempts, backoff_ms, backo
 -- raise_epoch: a lease on one run by id; every older one can no longer write.
 UPDATE executions SET epoch = epoch + 1 WHERE id = :run AND type = 'workflow' RETURNING epoch
 
+-- reopen_run: a run that goes back is open again, and nobody's; its key may have been given to another meanwhile.
+UPDATE executions
+   SET status = 'suspended', epoch = epoch + 1, lease_owner = NULL, completed_at = NULL, reason = NULL,
+       parked_by = NULL, pause_requested = 0, reclaims = 0, dedup_key = NULL
+ WHERE id = :run AND type = 'workflow' RETURNING id
+
 -- pending_resumes: whether there is anything to absorb; a read, so that the usual case costs no commit.
 SELECT parent_workflow_id FROM executions
  WHERE target_name = 'builtin.resume_workflow' AND status = 'pending'
@@ -284,7 +291,7 @@ UPDATE executions SET inbox_seen = ?2, alarm = ?3, reclaims = ?4 WHERE id = ?1
 UPDATE executions
    SET status = CASE WHEN pause_requested THEN 'paused' WHEN inbox_seq > :seen THEN 'running' ELSE 'suspended' END,
        lease_owner = CASE WHEN NOT pause_requested AND inbox_seq > :seen THEN lease_owner END,
-       pause_requested = 0, inbox_seen = max(inbox_seen, :seen), alarm = :alarm,
+       pause_requested = 0, inbox_seen = max(inbox_seen, :seen), alarm = :alarm, reason = NULL, parked_by = NULL,
        reclaims = CASE WHEN :progress THEN 0 ELSE reclaims END,
        run_no = run_no + :continued, definition = coalesce(:definition, definition),
        timer_count = CASE WHEN :timed
@@ -294,7 +301,7 @@ UPDATE executions
 
 -- turn_run_on: a run with work under way, or the next of its chain.
 UPDATE executions
-   SET status = 'running', inbox_seen = max(inbox_seen, :seen), alarm = :alarm,
+   SET status = 'running', inbox_seen = max(inbox_seen, :seen), alarm = :alarm, reason = NULL, parked_by = NULL,
        reclaims = CASE WHEN :progress THEN 0 ELSE reclaims END,
        run_no = run_no + :continued, definition = coalesce(:definition, definition)
  WHERE id = :run
@@ -308,10 +315,24 @@ UPDATE executions
 
 -- turn_park: the engine cannot go on with it; nothing else changes (P6).
 UPDATE executions
-   SET status = 'parked', lease_owner = NULL, reason = :reason, parked_by = :parked_by, holds_slot = 0
+   SET status = 'parked', lease_owner = NULL, reason = :reason, parked_by = :parked_by, holds_slot = 0,
+       reclaims = CASE WHEN :progress THEN 0 ELSE reclaims END
  WHERE id = :run
 
--- stop_timers: timers a turn withdrew.
+-- reopen: a run is taken back, from any status; whoever has it can no longer write (V3). The key of a closed one may
+-- have a new owner, so it is dropped.
+UPDATE executions
+   SET status = 'suspended', lease_owner = NULL, epoch = epoch + 1, reclaims = 0, reason = NULL, parked_by = NULL,
+       dedup_key = CASE WHEN completed_at IS NULL THEN dedup_key END, completed_at = NULL, pause_requested = 0
+ WHERE id = :run AND type = 'workflow' RETURNING id
+
+-- reopen_timers: what a run that was taken back believes afterwards.
+UPDATE executions
+   SET alarm = :alarm, definition = coalesce(:definition, definition),
+       timer_count = (SELECT count(*) FROM timer_tasks WHERE workflow_id = :run AND metadata IS NOT NULL)
+ WHERE id = :run
+
+-- stop_timers: timers that a turn withdrew.
 DELETE FROM timer_tasks WHERE id = ?1
 
 -- start_timers: timers a turn asked for; the same place again is the same timer with a new deadline.
@@ -352,7 +373,7 @@ SELECT :token, id, :key FROM executions
 
 -- open_children: what a closed parent leaves behind.
 SELECT id FROM executions
- WHERE parent_workflow_id = :run AND type = 'workflow'
+ WHERE parent_workflow_id = :run AND +type = 'workflow'
    AND status IN ('scheduled', 'pending', 'running', 'suspended', 'paused', 'parked')
 
 -- child_origin: whose child an id is.
@@ -375,16 +396,16 @@ DELETE FROM watchers WHERE task_id IN (SELECT value FROM json_each(:ids))
 
 -- cancel_waiting_tasks: tasks nobody has begun end at once.
 UPDATE executions SET status = 'cancelled', completed_at = tenuto_now(), epoch = epoch + 1
- WHERE id IN (SELECT value FROM json_each(:ids)) AND type = 'task' AND status IN ('scheduled', 'pending')
+ WHERE id IN (SELECT value FROM json_each(:ids)) AND +type = 'task' AND status IN ('scheduled', 'pending')
 RETURNING id, target_name, parent_op, attempt
 
 -- flag_running_tasks: tasks under way see it at their next heartbeat.
 UPDATE executions SET cancel_requested = 1
- WHERE id IN (SELECT value FROM json_each(:ids)) AND type = 'task' AND status = 'running'
+ WHERE id IN (SELECT value FROM json_each(:ids)) AND +type = 'task' AND status = 'running'
 
 -- open_tasks: of a run that is terminated.
 SELECT id FROM executions
- WHERE parent_workflow_id = :run AND type = 'task' AND target_name <> 'builtin.resume_workflow'
+ WHERE parent_workflow_id = :run AND +type = 'task' AND target_name <> 'builtin.resume_workflow'
    AND status IN ('scheduled', 'pending', 'running')
 
 -- owned_task: an attempt that its worker still has (Q8).
@@ -434,14 +455,14 @@ UPDATE workers SET lease_until = tenuto_now() + :lease WHERE id = :id AND lease_
 
 -- give_back_runs: a worker that leaves in good order; not counted as reclaim.
 UPDATE executions SET status = 'suspended', lease_owner = NULL, epoch = epoch + 1
- WHERE lease_owner = :worker AND type = 'workflow' RETURNING id
+ WHERE lease_owner = :worker AND +type = 'workflow' RETURNING id
 
 -- give_back_tasks: claimable again at once; the attempt does not count.
 UPDATE executions
    SET status = 'pending', lease_owner = NULL, epoch = epoch + 1, attempt = max(attempt - 1, 0), ready_at = tenuto_now()
- WHERE lease_owner = :worker AND type = 'task'
+ WHERE lease_owner = :worker AND +type = 'task'
 
--- delete_worker: gone.
+-- delete_worker: it has left in good order.
 DELETE FROM workers WHERE id = :id
 
 -- lost_leases: leases whose worker is gone (Q11).
@@ -449,7 +470,7 @@ SELECT e.id, e.type, e.reclaims, coalesce(k.capability, (SELECT capability FROM 
        e.target_name, e.parent_op, e.attempt, e.max_attempts, e.backoff_ms, e.backoff_max_ms, e.pause_requested
   FROM executions e LEFT JOIN workers k ON k.id = e.lease_owner
  WHERE e.lease_owner IS NOT NULL AND (k.id IS NULL OR k.lease_until < tenuto_now())
- ORDER BY e.id LIMIT :limit
+ ORDER BY +e.id LIMIT :limit
 
 -- delete_lost_workers: with their leases swept, nothing needs their rows.
 DELETE FROM workers
@@ -507,15 +528,10 @@ RETURNING id
 
 -- unlink_children: child runs outlive the deletion of their parent; its tasks and resumes do not.
 UPDATE executions SET parent_workflow_id = NULL
- WHERE type = 'workflow' AND parent_workflow_id IN (SELECT value FROM json_each(:ids))
+ WHERE +type = 'workflow' AND parent_workflow_id IN (SELECT value FROM json_each(:ids))
 
 -- delete_context: has no foreign key, so it is deleted by hand.
 DELETE FROM workflow_execution_context WHERE workflow_id IN (SELECT value FROM json_each(:ids))
 
 -- delete_details: heartbeat details of steps that will not report any more.
 DELETE FROM step_details WHERE workflow_id IN (SELECT value FROM json_each(:ids))
-
--- take_background: take or renew a background duty; no row: somebody else has it (Q12).
-INSERT INTO background_leases AS b (name, owner, until) VALUES (:name, :owner, tenuto_now() + :ttl)
-ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, until = excluded.until
- WHERE b.owner = excluded.owner OR b.until < tenuto_now() RETURNING owner

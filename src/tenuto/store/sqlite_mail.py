@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, NoReturn
 
 from tenuto.codec.keys import prefix_end
@@ -17,7 +17,17 @@ from tenuto.store.endings import CLOSED_FIRST, cancelled_child, parent_ended, re
 from tenuto.store.limits import BUFFERED_MESSAGES
 from tenuto.store.port import Outgoing
 
-__all__ = ["cancel_children", "deliver", "empty_closed", "listed", "read_mail", "send", "tell_end", "wake"]
+__all__ = [
+    "cancel_children",
+    "deliver",
+    "empty_closed",
+    "listed",
+    "read_mail",
+    "send",
+    "tell_end",
+    "tell_watchers",
+    "wake",
+]
 
 MAIL_PREFIX: Final = mail_key(0)[:2]
 MAIL_END: Final = prefix_end(MAIL_PREFIX)
@@ -132,12 +142,27 @@ def tell_end(
     connection: Connection, execution_id: str, payload: bytes | None, error: bytes | None, attempts: int = 1
 ) -> None:
     """Result mail for the parent and for whoever follows an execution that has ended."""
-    told = [*connection.all("end_of", {"id": execution_id}), *connection.all("watchers_of", {"id": execution_id})]
-    for run_id, operation in told:
+    for run_id, operation in connection.all("end_of", {"id": execution_id}):
         mail = result(operation, payload, error, attempts, connection.now)
         deliver(connection, Outgoing(run_id, mail, f"end:{execution_id}:{operation}"))
-    if told:
-        connection.run("delete_watchers", {"id": execution_id})
+    tell_watchers(connection, execution_id, lambda: (payload, error), attempts)
+
+
+def tell_watchers(
+    connection: Connection,
+    execution_id: str,
+    outcome: Callable[[], tuple[bytes | None, bytes | None]],
+    attempts: int = 1,
+) -> None:
+    """Result mail for whoever follows an execution that it did not start; made only if there is somebody."""
+    watchers = connection.all("watchers_of", {"id": execution_id})
+    if not watchers:
+        return
+    payload, error = outcome()
+    for run_id, operation in watchers:
+        mail = result(operation, payload, error, attempts, connection.now)
+        deliver(connection, Outgoing(run_id, mail, f"end:{execution_id}:{operation}"))
+    connection.run("delete_watchers", {"id": execution_id})
 
 
 def empty_closed(connection: Connection, run_id: str) -> None:

@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tenuto.codec.rows import EncodedBatch
+from tenuto.errors import RunNotFoundError
 from tenuto.store.connection import Connection
-from tenuto.store.endings import refused_child, result
+from tenuto.store.endings import outcome_of, refused_child, result
 from tenuto.store.port import CLOSED, NewRun, Outgoing, TurnCommit, TurnResult
-from tenuto.store.sqlite_mail import deliver, empty_closed, listed
+from tenuto.store.sqlite_mail import deliver, empty_closed, listed, tell_watchers, wake
 from tenuto.store.sqlite_runs import create
 from tenuto.store.sqlite_tasks import cancel_tasks, queue_task
 
@@ -35,8 +36,8 @@ def commit_group(connection: Connection, commits: Sequence[TurnCommit]) -> list[
 def _commit(connection: Connection, commit: TurnCommit) -> TurnResult:
     run_id, epoch = commit.lease.run_id, commit.lease.epoch
     found = connection.one("turn_run", (run_id,))
-    if found is None or found[0] != epoch:
-        return _STALE
+    if found is None or found[0] != epoch or found[1] in CLOSED:
+        return _STALE  # V7: an outcome is not changed by a turn, whoever had the lease
     _, status, inbox_seq, inbox_seen, reclaims, alarm, _ = found
     closes = commit.status in CLOSED
     if (
@@ -54,6 +55,16 @@ def _commit(connection: Connection, commit: TurnCommit) -> TurnResult:
             connection.run("turn_note", (run_id, seen, commit.alarm, progress))
         return TurnResult("committed", True, undelivered) if undelivered else _COMMITTED_KEPT
     return TurnResult("committed", _move(connection, commit), undelivered)
+
+
+def reopen(connection: Connection, back: TurnCommit) -> None:
+    """A run that goes back: what was decided after the target is undone in the commit that opens it again."""
+    run_id = back.lease.run_id
+    if connection.one("reopen_run", {"run": run_id}) is None:
+        raise RunNotFoundError(f"there is no run {run_id!r}")
+    _write_rows(connection, run_id, back.rows)
+    _write_effects(connection, back, None)
+    wake(connection, (run_id,))
 
 
 def _has_progress(commit: TurnCommit) -> bool:
@@ -122,7 +133,8 @@ def _move(connection: Connection, commit: TurnCommit) -> bool:
     """Puts the run into the status the turn gave it; whether the worker keeps the lease."""
     run_id = commit.lease.run_id
     if commit.status == "parked":
-        connection.run("turn_park", {"run": run_id, "reason": commit.reason, "parked_by": commit.parked_by})
+        parked = {"run": run_id, "reason": commit.reason, "parked_by": commit.parked_by}
+        connection.run("turn_park", {**parked, "progress": _has_progress(commit)})
         return False
     if commit.status in CLOSED:
         connection.run(
@@ -136,6 +148,8 @@ def _move(connection: Connection, commit: TurnCommit) -> bool:
             },
         )
         empty_closed(connection, run_id)
+        # Its parent is told by the turn itself; who else follows it only the store knows.
+        tell_watchers(connection, run_id, lambda: outcome_of(run_id, commit.status, commit.rows))
         return False
     values = {
         "run": run_id,

@@ -16,7 +16,7 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 import apsw
@@ -122,11 +122,8 @@ class ConnectionThread:
         if first is None:
             return None
         group = [first]
-        while len(group) < GROUP:
-            try:
-                request = self._queue.get_nowait()
-            except Empty:
-                break
+        while len(group) < GROUP and not self._queue.empty():  # only this thread takes from it
+            request = self._queue.get()
             if request is None:
                 self._queue.put(None)  # after this group
                 break
@@ -163,6 +160,7 @@ class ConnectionThread:
 
     @staticmethod
     def _settle(group: list[_Request[Any]]) -> None:
+        # One call for each loop, however many requests: waking a loop is what costs.
         loops: dict[asyncio.AbstractEventLoop, list[_Request[Any]]] = {}
         for request in group:
             loops.setdefault(request.loop, []).append(request)

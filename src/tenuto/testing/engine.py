@@ -29,6 +29,7 @@ from tenuto.model import registry
 from tenuto.model.definitions import Bound, Step, Workflow, encode_call
 from tenuto.model.durations import Duration, milliseconds
 from tenuto.model.main import definition_of, run_main
+from tenuto.model.marking import startable
 from tenuto.model.options import module_function
 from tenuto.model.steps import Attempt, StepCall
 from tenuto.store.memory import MemoryStore
@@ -494,9 +495,8 @@ def _call_of(workflow: Any, args: tuple[Any, ...]) -> tuple[Workflow[..., Any], 
         return cast("Workflow[..., Any]", bound.definition), encode_call(bound.args, bound.kwargs)
     if isinstance(workflow, str):
         workflow = registry.find(workflow, "workflow")
-    if not isinstance(workflow, Workflow):
-        raise TypeError(f"{workflow!r} is no workflow; decorate it with @workflow")
-    return cast("Workflow[..., Any]", workflow), encode_call(args, {})
+    known, args = startable(workflow, args)
+    return known, encode_call(args, {})
 
 
 def _find_handler(name: str) -> Callable[[Any], object] | None:

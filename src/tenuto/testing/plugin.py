@@ -1,8 +1,10 @@
-"""The pytest plugin: fixtures `engine` and `crashing_engine`."""
+"""The pytest plugin: fixtures `engine` and `crashing_engine`, and directives in test modules."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +13,32 @@ if TYPE_CHECKING:  # pytest loads this module for every project that has tenuto 
     from tenuto.testing.engine import Engine
 
 __all__ = ["crashing_engine", "engine"]
+
+
+def pytest_configure() -> None:
+    """Lets `"use step"` and `"use workflow"` work in test modules too, before assertions are rewritten."""
+    from tenuto.directives.pytest_rewrite import install_rewrite
+
+    install_rewrite()
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> None:
+    """Notices test modules whose directives nobody compiled: they must fail, not silently stop being durable."""
+    _collected.append(module_path)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    from tenuto.directives.pytest_rewrite import check_collected
+
+    loaded = {getattr(module, "__file__", None): vars(module) for module in list(sys.modules.values())}
+    for path in _collected:
+        namespace = loaded.get(str(path))
+        finding = None if namespace is None else check_collected(str(path), path.read_bytes(), namespace)
+        if finding is not None:
+            raise pytest.UsageError(finding)
+
+
+_collected: list[Path] = []
 
 
 @pytest.fixture

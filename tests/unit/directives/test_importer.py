@@ -20,6 +20,7 @@ from tenuto.directives.marker import has_marker
 from tenuto.errors import DirectiveError, DuplicateIdError
 from tenuto.model import registry
 from tenuto.model.definitions import Step
+from tenuto.model.ids import definition_hash
 
 STEP = 'async def f(): "use step"; return 1\n'
 
@@ -253,10 +254,14 @@ def test_the_view_is_made_of_the_text_that_was_loaded(project: Any) -> None:
     project({"m.py": 'async def w():\n    "use workflow"\n    return 1\n'})
     install()
     module = importlib.import_module("m")
+    before = definition_hash(module.w.fn)
     project({"m.py": 'async def w():\n    "use workflow"\n    return 22\n'})
     with pytest.raises(StopIteration) as stop:
         module.w.fn().send(None)
     assert stop.value.value == 1
+    assert definition_hash(module.w.fn) == before
+    importlib.reload(module)
+    assert definition_hash(module.w.fn) != before
 
 
 def test_d021_one_id_from_two_files_is_an_error_and_one_file_twice_is_not(project: Any) -> None:

@@ -14,6 +14,7 @@ from tenuto.codec.values import load as decode
 from tenuto.directives.transform import transform
 from tenuto.model import registry
 from tenuto.model.definitions import Step
+from tenuto.model.marking import startable
 
 Load = Callable[..., ModuleType]
 
@@ -82,6 +83,16 @@ async def test_d064_a_class_method_workflow_gets_its_class(load: Load, engine: A
     assert await engine.run(module.Mailer.digest, "mon") == "sent mon"
     assert registry.get("workflow//m.py//Mailer.digest").fn.__qualname__ == "Mailer.digest"  # type: ignore[union-attr]
     assert await module.Mailer.send("x") == "sent x"
+
+
+def test_what_can_be_started_is_a_workflow_or_a_class_method_that_is_one(load: Load) -> None:
+    module = load(MAILER + "async def w():\n    'use workflow'\n")
+    assert startable(module.Mailer.digest, ("mon",))[1] == (module.Mailer, "mon")
+    assert startable(module.w, (1,)) == (module.w, (1,))
+    with pytest.raises(TypeError, match="no workflow"):
+        startable(module.Mailer.send, ())
+    with pytest.raises(TypeError, match="no workflow"):
+        startable(3, ())
 
 
 async def test_a_class_method_step_gets_its_class_by_reference(load: Load, engine: Any) -> None:

@@ -192,7 +192,6 @@ async def test_d084_print_is_silent_while_replaying(
     assert capsys.readouterr().out == "before\nafter\n"
 
 
-@pytest.mark.xfail(strict=False, reason="the kernel says `replaying` during the first turn of a fresh run")
 async def test_d084_the_first_turn_of_a_run_prints(
     workflow: Any, engine: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,0 +1,112 @@
+"""Those in this process who wait for something about a run.
+
+A worker of this process tells them of its own runs at once. For the rest they are looked after one by one when anything
+was committed by anyone: at once after a silence, then with a rest in proportion to what the looking took, so that a
+thousand waiters do not read the store a thousand times at every commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple
+
+from tenuto.errors import EnvironmentFault
+from tenuto.store.port import Store
+
+__all__ = ["Ending", "Waiters"]
+
+log = logging.getLogger("tenuto.host")
+
+POLL: Final = 1.0  # seconds: the net under notifications that were lost
+SHORTEST_REST: Final = 0.002  # seconds
+LOOKS: Final = 20  # between two rests
+
+
+class Ending(NamedTuple):
+    """How a run ended: its status, and its output or error as they are stored."""
+
+    status: str
+    value: bytes
+
+
+class _Waiter:
+    """One who waits: what for, how it is woken to look again, and what it was told instead."""
+
+    __slots__ = ("ending", "event", "reached")
+
+    def __init__(self, reached: Callable[[], Awaitable[bool]]) -> None:
+        self.reached = reached
+        self.event = asyncio.Event()
+        self.ending: Ending | None = None
+
+
+class Waiters:
+    """Who waits, by run. Of one event loop. `rest`: seconds of rest for each second of looking."""
+
+    def __init__(self, store: Store, rest: float) -> None:
+        self._store = store
+        self._rest = rest
+        self._waiting: dict[str, list[_Waiter]] = {}
+        self._mark = -1
+        self._listening: asyncio.Task[None] | None = None
+
+    def tell(self, run_id: str, ending: Ending | None = None) -> None:
+        """Something about this run has been committed here: its end, or what those who wait for it look at now."""
+        for waiter in self._waiting.get(run_id, ()):
+            waiter.ending = ending
+            waiter.event.set()
+
+    async def until(
+        self, run_id: str, reached: Callable[[], Awaitable[bool]], *, or_ended: bool = False
+    ) -> Ending | None:
+        """Returns once it is true of the run; it is asked at first, and whenever it may have changed.
+
+        `or_ended`: also once the run has ended here, with how it did.
+        """
+        waiter = _Waiter(reached)
+        self._waiting.setdefault(run_id, []).append(waiter)
+        try:
+            if self._listening is None or self._listening.done():
+                self._mark = await self._store.changed(-1, 0)  # before the first look: nothing is missed
+                self._listening = asyncio.create_task(self._listen(), name="tenuto-waiters")
+            while not await reached():
+                await waiter.event.wait()
+                waiter.event.clear()
+                if or_ended and waiter.ending is not None:
+                    return waiter.ending
+            return None
+        finally:
+            self._waiting[run_id].remove(waiter)
+            if not self._waiting[run_id]:
+                del self._waiting[run_id]
+
+    async def close(self) -> None:
+        """Stops listening; nobody may wait any more."""
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.gather(self._listening, return_exceptions=True)
+
+    async def _listen(self) -> None:
+        while self._waiting:
+            try:
+                self._mark = await self._store.changed(self._mark, POLL)
+            except EnvironmentFault as error:
+                log.warning("news could not be heard: %s", error)
+                await asyncio.sleep(POLL)
+            waiting = [waiter for waiters in self._waiting.values() for waiter in waiters]
+            for first in range(0, len(waiting), LOOKS):
+                await self._look(waiting[first : first + LOOKS])
+
+    async def _look(self, waiters: list[_Waiter]) -> None:
+        """Wakes those whose wish has come true."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        for waiter in waiters:
+            try:
+                if not waiter.event.is_set() and await waiter.reached():
+                    waiter.event.set()
+            except Exception:  # noqa: BLE001  # edge 2 of 3: the waiter meets it again, and raises it where it belongs
+                waiter.event.set()
+        await asyncio.sleep(max(SHORTEST_REST, (loop.time() - began) * self._rest))
