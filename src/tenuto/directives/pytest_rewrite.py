@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tenuto.directives.errors import Span, as_error, describe, errors_of, make_finding
 from tenuto.directives.importer import VERSION, carry_manifest, workflow_code_of
-from tenuto.directives.marker import has_directive, has_marker
+from tenuto.directives.marker import has_directive
 from tenuto.directives.transform import transform
 from tenuto.model import ids, view
 
@@ -39,7 +39,8 @@ def install_rewrite() -> bool:
         return True
 
     def rewrite_asserts(mod: ast.Module, source: bytes, module_path: str | None = None, config: Any = None) -> None:
-        if module_path is not None and has_marker(source) and ids.is_project_file(module_path):
+        # Decorators work uncompiled, and test modules define things twice on purpose: only directives need us here.
+        if module_path is not None and has_directive(source) and ids.is_project_file(module_path):
             _compile_into(mod, source, module_path)
         stock(mod, source, module_path, config)
 

@@ -1,8 +1,8 @@
 """Those in this process who wait for something about a run.
 
-A worker of this process tells them of its own runs at once. For the rest they are looked after one by one when anything
-was committed by anyone: at once after a silence, then with a rest in proportion to what the looking took, so that a
-thousand waiters do not read the store a thousand times at every commit.
+A worker of this process tells them of its own runs at once. For the rest they are looked after, a few at a time, when
+anything was committed by anyone: at once after a silence, then with a rest in proportion to what the looking took, so
+that a thousand waiters do not read the store a thousand times at every commit.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ log = logging.getLogger("tenuto.host")
 
 POLL: Final = 1.0  # seconds: the net under notifications that were lost
 SHORTEST_REST: Final = 0.002  # seconds
+REST_FOUND: Final = 0.1  # seconds of rest for each second of looking, after which there was something to tell
+REST_BUSY: Final = 20.0  # the same when there was nothing, and a worker here has work
 LOOKS: Final = 20  # between two rests
 
 
@@ -43,11 +45,11 @@ class _Waiter:
 
 
 class Waiters:
-    """Who waits, by run. Of one event loop. `rest`: seconds of rest for each second of looking."""
+    """Who waits, by run. Of one event loop. `busy`: whether a worker here has work, which looking would slow down."""
 
-    def __init__(self, store: Store, rest: float) -> None:
+    def __init__(self, store: Store, busy: Callable[[], bool]) -> None:
         self._store = store
-        self._rest = rest
+        self._busy = busy
         self._waiting: dict[str, list[_Waiter]] = {}
         self._mark = -1
         self._listening: asyncio.Task[None] | None = None
@@ -100,13 +102,21 @@ class Waiters:
                 await self._look(waiting[first : first + LOOKS])
 
     async def _look(self, waiters: list[_Waiter]) -> None:
-        """Wakes those whose wish has come true."""
+        """Wakes those whose wish has come true, then rests."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        for waiter in waiters:
-            try:
-                if not waiter.event.is_set() and await waiter.reached():
-                    waiter.event.set()
-            except Exception:  # noqa: BLE001  # edge 2 of 3: the waiter meets it again, and raises it where it belongs
-                waiter.event.set()
-        await asyncio.sleep(max(SHORTEST_REST, (loop.time() - began) * self._rest))
+        found = await asyncio.gather(*map(_is_reached, waiters))
+        rest = REST_FOUND if any(found) or not self._busy() else REST_BUSY
+        await asyncio.sleep(max(SHORTEST_REST, (loop.time() - began) * rest))
+
+
+async def _is_reached(waiter: _Waiter) -> bool:
+    if waiter.event.is_set():
+        return False  # it looks itself
+    try:
+        reached = await waiter.reached()
+    except Exception:  # noqa: BLE001  # edge 2 of 3: the waiter meets it again, and raises it where it belongs
+        reached = True
+    if reached:
+        waiter.event.set()
+    return reached

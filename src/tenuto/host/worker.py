@@ -132,6 +132,11 @@ class Worker:
         if not self._stopping:
             self._loops.append(self._forever("register", self._register()))
 
+    @property
+    def busy(self) -> bool:
+        """Whether any run is being advanced."""
+        return bool(self._driving)
+
     def poke(self) -> None:
         """Something in this process was stored that may be claimed: look at once."""
         self._poked.set()

@@ -5,6 +5,7 @@ Settings are read back, because SQLite ignores what it cannot do, and a store th
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -16,7 +17,16 @@ import apsw
 from tenuto.errors import StoreRefusedError, StoreUnavailableError
 from tenuto.store.statements import load_statements
 
-__all__ = ["STATEMENTS", "UNAVAILABLE", "Connection", "Settings", "unavailable", "wait_while_busy"]
+__all__ = [
+    "STATEMENTS",
+    "UNAVAILABLE",
+    "Connection",
+    "Row",
+    "Settings",
+    "make_private",
+    "unavailable",
+    "wait_while_busy",
+]
 
 STATEMENTS: Final = load_statements("sqlite.sql")
 
@@ -38,6 +48,7 @@ _NETWORK: Final = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs"}
 )
 _MOUNTS: Final = Path("/proc/self/mounts")
+_PRIVATE: Final = 0o700
 _SYNC: Final = {"full": 2, "normal": 1}
 
 Row: TypeAlias = tuple[Any, ...]
@@ -153,6 +164,20 @@ class Connection:
     def script(self, text: str) -> None:
         """Executes a migration."""
         self._db.execute(text).fetchall()
+
+
+def make_private(directory: Path) -> None:
+    """Makes a directory that only its user can look into, and that is still there after power loss (P1)."""
+    if directory.is_dir():
+        return
+    make_private(directory.parent)
+    directory.mkdir(mode=_PRIVATE, exist_ok=True)
+    if sys.platform != "win32":  # where a directory cannot be synced
+        above = os.open(directory.parent, os.O_RDONLY)
+        try:
+            os.fsync(above)
+        finally:
+            os.close(above)
 
 
 def unavailable(path: Path, error: Exception) -> StoreUnavailableError:

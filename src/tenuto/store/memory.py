@@ -148,6 +148,7 @@ class MemoryStore:
             run.status = "paused"
         elif run.status != "paused":
             run.pause_requested = True  # after the work under way, or when its start comes
+        self._changes.happened()
         return True
 
     async def enqueue(self, task: EnqueueTask) -> str:

@@ -110,6 +110,7 @@ class RunState:
     table: Table
     definition: str
     told: tuple[str, str] | None  # who hears of its end
+    key: str | None
     epoch: int = 0
     alarm: int | None = None
     reason: str | None = None
@@ -273,6 +274,6 @@ class Shelf:
             if (task.queue, task.key) == (queue, key):
                 return task_id
         for run in self.runs.values():
-            if run.open and (run.new.queue, run.new.key) == (queue, key):
+            if run.open and (run.new.queue, run.key) == (queue, key):
                 return run.id
         return None

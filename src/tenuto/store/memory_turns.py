@@ -21,9 +21,8 @@ def create(shelf: Shelf, new: NewRun) -> bool:
     now = shelf.clock()
     waits = new.delay_ms > 0
     told = new.parent if new.parent is not None and not new.detached and new.parent[0] in shelf.runs else None
-    run = RunState(
-        new, "scheduled" if waits else "pending", now, now + max(new.delay_ms, 0), Table(new.rows), new.definition, told
-    )
+    status = "scheduled" if waits else "pending"
+    run = RunState(new, status, now, now + max(new.delay_ms, 0), Table(new.rows), new.definition, told, new.key)
     if waits:
         run.alarms["start"] = run.ready_at
     shelf.runs[new.id] = run
@@ -53,12 +52,14 @@ def _commit(shelf: Shelf, commit: TurnCommit) -> TurnResult:
 
 
 def reopen(shelf: Shelf, back: TurnCommit) -> None:
-    """A run that goes back is open again, and nobody's."""
+    """A run that goes back is open again, and nobody's; its key may have been given to another meanwhile."""
     run = shelf.run(back.lease.run_id)
+    checked(back.rows)
     run.status, run.lease_owner, run.completed_at, run.reason, run.parked_by = "suspended", None, None, None, None
     run.epoch += 1
     run.pause_requested = False
-    run.reclaims = 0
+    run.reclaims = run.timer_count = 0
+    run.key = run.alarm = None
     run.table.apply(back.rows)
     _write_effects(shelf, run, back)
     shelf.wake(run)

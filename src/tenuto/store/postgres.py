@@ -45,13 +45,20 @@ class PostgresStore:
     """See `store.port`. `clock`: for tests, in place of the server's."""
 
     def __init__(self, url: str, *, clock: Callable[[], int] | None = None, connections: int = 10) -> None:
-        self._database = Database(url, clock, connections)
+        self._url = url
+        self._clock = clock
+        self._connections = connections
         self._changes = Changes()
-        self._listener = Listener(self._database, self._changes.happened)
-        self._heartbeat = postgres_workers.Heartbeat(self._database)
+        self._prepare()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
         self._swept_to = ""  # where the search for runs that miss a timer goes on
+
+    def _prepare(self) -> None:
+        """Everything that belongs to one opening, and to its event loop."""
+        self._database = Database(self._url, self._clock, self._connections)
+        self._listener = Listener(self._database, self._changes.happened)
+        self._heartbeat = postgres_workers.Heartbeat(self._database)
 
     async def open(self) -> None:
         if self._loop is not None:
@@ -75,6 +82,7 @@ class PostgresStore:
         await self._listener.close()
         await self._heartbeat.close()
         await self._database.close()
+        self._prepare()  # it may be opened again
 
     async def now(self) -> int:
         return await self._here(self._database.now)

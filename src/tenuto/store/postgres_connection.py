@@ -30,7 +30,7 @@ try:
 except ImportError as missing:
     raise ConfigError("the Postgres store needs psycopg: pip install 'tenuto[postgres]'") from missing
 
-__all__ = ["CONNECT_SECONDS", "STATEMENTS", "Database", "Row", "Transaction", "Values", "check_settings"]
+__all__ = ["STATEMENTS", "Database", "Row", "Transaction", "Values", "check_settings"]
 
 T = TypeVar("T")
 Row: TypeAlias = tuple[Any, ...]
@@ -85,11 +85,13 @@ class Database:
     def __init__(self, url: str, clock: Callable[[], int] | None = None, connections: int = 10) -> None:
         try:
             place = conninfo_to_dict(url)
-        except psycopg.ProgrammingError as error:
-            raise ConfigError(f"not a Postgres URL: {error}") from None
+        except psycopg.ProgrammingError:
+            # Without its text, which may quote a password.
+            raise ConfigError("not a Postgres URL; write postgresql://user@host:port/database") from None
         self.url = url
         self.clock = clock
         self.shown = f"postgresql://{place.get('host', '')}/{place.get('dbname', '')}"
+        self.connect_seconds = int(place.get("connect_timeout") or CONNECT_SECONDS)
         self._room = asyncio.Semaphore(connections)
         self._idle: list[Connection] = []
         self._open = True
@@ -104,7 +106,7 @@ class Database:
             connection: Connection = await psycopg.AsyncConnection.connect(
                 self.url,
                 autocommit=True,
-                connect_timeout=CONNECT_SECONDS,
+                connect_timeout=self.connect_seconds,
                 fallback_application_name="tenuto",
             )
             connection.prepared_max = 500

@@ -12,20 +12,18 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from tenuto.codec.keys import pack
 from tenuto.codec.rows import UPDATES
 from tenuto.errors import RunNotFoundError
-from tenuto.kernel.commands import EnqueueTask
 from tenuto.kernel.records import MailKind
-from tenuto.store.endings import outcome_of, refused_child, result
-from tenuto.store.port import CLOSED, NewRun, Outgoing, TurnCommit, TurnResult
+from tenuto.store.endings import outcome_of, result
+from tenuto.store.port import CLOSED, Outgoing, TurnCommit, TurnResult
 from tenuto.store.postgres_connection import Database, Row, Transaction
+from tenuto.store.postgres_effects import moment, rows_of, write_effects, write_rows
 from tenuto.store.postgres_mail import close_runs, deliver, lock, wake
-from tenuto.store.postgres_runs import LATEST, new_run
-from tenuto.store.postgres_tasks import cancel_tasks, queue_tasks
 
 __all__ = ["commit_group", "reopen"]
 
@@ -52,8 +50,8 @@ async def reopen(transaction: Transaction, back: TurnCommit) -> None:
     if run_id not in runs:
         raise RunNotFoundError(f"there is no run {run_id!r}")
     await transaction.run("reopen_run", {"run": run_id})
-    await _write_rows(transaction, (back,))
-    await _write_effects(transaction, (back,), runs)
+    await write_rows(transaction, (back,))
+    await write_effects(transaction, (back,), runs)
     await wake(transaction, (run_id,))
 
 
@@ -80,14 +78,14 @@ def _answers_update(commit: TurnCommit) -> bool:
 
 async def _commit_rows(database: Database, commits: Sequence[TurnCommit]) -> set[str]:
     """The runs whose turns were committed."""
-    rows = _rows_of(commits)
+    rows = rows_of(commits)
     if len(commits) == len(rows) == 1:
         (commit,) = commits
         (((_, key), value),) = rows.items()
         values: dict[str, Any] = {
             "run": commit.lease.run_id,
             "epoch": commit.lease.epoch,
-            "alarm": _moment(commit.alarm),
+            "alarm": moment(commit.alarm),
             "seen": commit.seen,
             "key": key,
             "value": value,
@@ -98,7 +96,7 @@ async def _commit_rows(database: Database, commits: Sequence[TurnCommit]) -> set
         {
             "runs": [commit.lease.run_id for commit in commits],
             "epochs": [commit.lease.epoch for commit in commits],
-            "alarms": [_moment(commit.alarm) for commit in commits],
+            "alarms": [moment(commit.alarm) for commit in commits],
             "seen": [commit.seen for commit in commits],
             "row_runs": [run_id for run_id, _ in rows],
             "keys": [key for _, key in rows],
@@ -106,15 +104,6 @@ async def _commit_rows(database: Database, commits: Sequence[TurnCommit]) -> set
         },
     )
     return {run_id for (run_id,) in found}
-
-
-def _rows_of(commits: Iterable[TurnCommit]) -> dict[tuple[str, bytes], bytes]:
-    """The rows to be put, all of them bytes; of two with one key the later counts."""
-    return {(commit.lease.run_id, bytes(key)): bytes(value) for commit in commits for key, value in commit.rows.puts}
-
-
-def _moment(alarm: int | None) -> int | None:
-    return None if alarm is None else min(alarm, LATEST)
 
 
 # --- the longer way
@@ -167,8 +156,8 @@ async def _commit_round(transaction: Transaction, commits: Sequence[TurnCommit])
     accepted = [commit for commit in current if commit.lease.run_id not in held_up]
     if not accepted:
         return verdicts
-    await _write_rows(transaction, accepted)
-    refused = await _write_effects(transaction, accepted, runs)
+    await write_rows(transaction, accepted)
+    refused = await write_effects(transaction, accepted, runs)
     kept = await _move(transaction, accepted, runs)
     if any(map(_answers_update, accepted)):
         await transaction.run("notify")
@@ -203,113 +192,6 @@ async def _cancelled(transaction: Transaction, commits: Sequence[TurnCommit], ru
         return set()
     values = {"runs": [commit.lease.run_id for commit in ending], "seen": [commit.seen for commit in ending]}
     return {run_id for (run_id,) in await transaction.all("cancels_above", values)}
-
-
-async def _write_rows(transaction: Transaction, commits: Sequence[TurnCommit]) -> None:
-    ranges = [(commit.lease.run_id, *bounds) for commit in commits for bounds in commit.rows.range_deletes]
-    if ranges:
-        runs, firsts, lasts = (list(column) for column in zip(*ranges, strict=True))
-        await transaction.run("delete_ranges", {"runs": runs, "firsts": firsts, "lasts": lasts})
-    deletes = [(commit.lease.run_id, key) for commit in commits for key in commit.rows.deletes]
-    if deletes:
-        await transaction.run(
-            "delete_rows", {"runs": [run_id for run_id, _ in deletes], "keys": [key for _, key in deletes]}
-        )
-    puts = _rows_of(commits)
-    if puts:
-        await transaction.run(
-            "put_rows",
-            {
-                "runs": [run_id for run_id, _ in puts],
-                "keys": [key for _, key in puts],
-                "values": list(puts.values()),
-            },
-        )
-
-
-async def _write_effects(
-    transaction: Transaction, commits: Sequence[TurnCommit], runs: dict[str, Row]
-) -> list[Outgoing]:
-    """Everything but rows and status; what could not be delivered."""
-    await _write_mail_and_timers(transaction, commits, runs)
-    await _write_tasks(transaction, commits)
-    await _start_children(transaction, [(commit.lease.run_id, run) for commit in commits for run in commit.runs])
-    outgoing = [one for commit in commits for one in commit.outgoing]
-    return await deliver(transaction, outgoing) if outgoing else []
-
-
-async def _write_mail_and_timers(transaction: Transaction, commits: Sequence[TurnCommit], runs: dict[str, Row]) -> None:
-    for commit in commits:
-        for update_id, answer in commit.answers:
-            await transaction.run("set_answer", {"run": commit.lease.run_id, "message": update_id, "answer": answer})
-    decided = [(commit.lease.run_id, number) for commit in commits for number in commit.mail_done]
-    if decided:
-        values = {"runs": [run_id for run_id, _ in decided], "numbers": [number for _, number in decided]}
-        await transaction.run("delete_mail", values)
-    continued = [commit.lease.run_id for commit in commits if commit.continued]
-    if continued:
-        await transaction.run("delete_timers", {"ids": continued})  # the next run of the chain has none of the old ones
-    stopped = [f"{commit.lease.run_id}:{location}" for commit in commits for location in commit.stopped_timers]
-    if stopped:
-        await transaction.run("stop_timers", {"ids": stopped})
-    timers = {
-        f"{commit.lease.run_id}:{timer.location}": (commit.lease.run_id, timer)
-        for commit in commits
-        for timer in commit.timers
-    }
-    if timers:
-        await transaction.run(
-            "start_timers",
-            {
-                "ids": list(timers),
-                "deadlines": [_moment(timer.deadline) for _, timer in timers.values()],
-                "runs": [run_id for run_id, _ in timers.values()],
-                "sorts": [timer.sort for _, timer in timers.values()],
-                "locations": [timer.location for _, timer in timers.values()],
-            },
-        )
-    alarms = [commit for commit in commits if _needs_alarm(commit, runs[commit.lease.run_id])]
-    if alarms:
-        await transaction.run(
-            "start_alarms",
-            {
-                "runs": [commit.lease.run_id for commit in alarms],
-                "alarms": [_moment(commit.alarm) for commit in alarms],
-            },
-        )
-
-
-def _needs_alarm(commit: TurnCommit, run: Row) -> bool:
-    # A run that waits has a row for its alarm even if it is an old one: its timer may have fired by a clock that was
-    # ahead of what the run was told (P4).
-    if commit.alarm is None:
-        return False
-    return commit.status == "suspended" or (commit.status == "running" and commit.alarm != run[6])
-
-
-async def _write_tasks(transaction: Transaction, commits: Sequence[TurnCommit]) -> None:
-    tasks: list[tuple[EnqueueTask, str | None]] = [
-        (task, commit.lease.run_id) for commit in commits for task in commit.tasks
-    ]
-    if tasks:
-        await queue_tasks(transaction, tasks)
-    withdrawn = [task_id for commit in commits for task_id in commit.cancelled_tasks]
-    if withdrawn:
-        await cancel_tasks(transaction, withdrawn)
-
-
-async def _start_children(transaction: Transaction, children: Sequence[tuple[str, NewRun]]) -> None:
-    """Children, or, where an id is another's, a refusal in the parent's own inbox. The same child again is no news."""
-    started = [(run_id, new, await transaction.start("insert_run", new_run(new))) for run_id, new in children]
-    for run_id, new, cursor in started:
-        if await cursor.fetchall() or new.parent is None:
-            continue
-        known = await transaction.one("child_origin", {"id": new.id})
-        if known is not None and (known[0], known[1]) == new.parent:
-            continue
-        target, status = (known[2], known[3]) if known is not None else (f"key {new.key!r}", "open")
-        mail = result(new.parent[1], None, refused_child(new.id, target, status), 1, transaction.now)
-        await deliver(transaction, (Outgoing(run_id, mail, f"refused:{new.parent[1]}"),))
 
 
 # --- the runs' own rows
@@ -368,7 +250,7 @@ def _columns(commits: Sequence[TurnCommit]) -> dict[str, Any]:
     return {
         "runs": [commit.lease.run_id for commit in commits],
         "seen": [commit.seen for commit in commits],
-        "alarms": [_moment(commit.alarm) for commit in commits],
+        "alarms": [moment(commit.alarm) for commit in commits],
         # A turn that wrote nothing only replayed: it does not make a run less stuck.
         "progress": [any(commit.rows) for commit in commits],
         "continued": [int(commit.continued) for commit in commits],

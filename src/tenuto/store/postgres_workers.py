@@ -18,7 +18,7 @@ from tenuto.errors import StoreUnavailableError
 from tenuto.store.endings import interrupted_task, reclaim_delay_ms, retry_delay_ms, stuck
 from tenuto.store.limits import ANSWER_KEPT_MS
 from tenuto.store.port import TaskEnd
-from tenuto.store.postgres_connection import CONNECT_SECONDS, STATEMENTS, Database, Row, Transaction
+from tenuto.store.postgres_connection import STATEMENTS, Database, Row, Transaction
 from tenuto.store.postgres_mail import wake
 from tenuto.store.postgres_tasks import end_task
 
@@ -63,7 +63,7 @@ class Heartbeat:
             connection: psycopg.Connection[Row] = psycopg.Connection.connect(
                 self._database.url,
                 autocommit=True,
-                connect_timeout=CONNECT_SECONDS,
+                connect_timeout=self._database.connect_seconds,
                 fallback_application_name="tenuto",
             )
             connection.execute(STATEMENTS["set_up"])

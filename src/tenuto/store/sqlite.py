@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from tenuto.errors import LeaseLostError, StoreUnavailableError
 from tenuto.kernel.commands import EnqueueTask
@@ -16,7 +16,7 @@ from tenuto.kernel.records import Mail
 from tenuto.store import sqlite_mail, sqlite_runs, sqlite_tasks, sqlite_turns, sqlite_workers
 from tenuto.store.changes import Changes
 from tenuto.store.clock import system_clock
-from tenuto.store.connection import Connection, Settings, unavailable
+from tenuto.store.connection import Connection, Settings, make_private, unavailable
 from tenuto.store.limits import ANSWER_KEPT_MS
 from tenuto.store.port import (
     Claim,
@@ -37,7 +37,6 @@ from tenuto.store.writer import Reader, Writer
 __all__ = ["SqliteStore"]
 
 T = TypeVar("T")
-_PRIVATE: Final = 0o700
 
 
 class SqliteStore:
@@ -72,7 +71,7 @@ class SqliteStore:
         if self._writer is not None:
             return
         try:
-            self.path.parent.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+            make_private(self.path.parent)
         except OSError as error:
             raise unavailable(self.path, error) from error
         self._writer = Writer(

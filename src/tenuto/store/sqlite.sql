@@ -263,7 +263,7 @@ UPDATE executions SET epoch = epoch + 1 WHERE id = :run AND type = 'workflow' RE
 -- reopen_run: a run that goes back is open again, and nobody's; its key may have been given to another meanwhile.
 UPDATE executions
    SET status = 'suspended', epoch = epoch + 1, lease_owner = NULL, completed_at = NULL, reason = NULL,
-       parked_by = NULL, pause_requested = 0, reclaims = 0, dedup_key = NULL
+       parked_by = NULL, pause_requested = 0, reclaims = 0, dedup_key = NULL, alarm = NULL, timer_count = 0
  WHERE id = :run AND type = 'workflow' RETURNING id
 
 -- pending_resumes: whether there is anything to absorb; a read, so that the usual case costs no commit.
@@ -317,19 +317,6 @@ UPDATE executions
 UPDATE executions
    SET status = 'parked', lease_owner = NULL, reason = :reason, parked_by = :parked_by, holds_slot = 0,
        reclaims = CASE WHEN :progress THEN 0 ELSE reclaims END
- WHERE id = :run
-
--- reopen: a run is taken back, from any status; whoever has it can no longer write (V3). The key of a closed one may
--- have a new owner, so it is dropped.
-UPDATE executions
-   SET status = 'suspended', lease_owner = NULL, epoch = epoch + 1, reclaims = 0, reason = NULL, parked_by = NULL,
-       dedup_key = CASE WHEN completed_at IS NULL THEN dedup_key END, completed_at = NULL, pause_requested = 0
- WHERE id = :run AND type = 'workflow' RETURNING id
-
--- reopen_timers: what a run that was taken back believes afterwards.
-UPDATE executions
-   SET alarm = :alarm, definition = coalesce(:definition, definition),
-       timer_count = (SELECT count(*) FROM timer_tasks WHERE workflow_id = :run AND metadata IS NOT NULL)
  WHERE id = :run
 
 -- stop_timers: timers that a turn withdrew.

@@ -6,7 +6,8 @@ Rules:
 2. Requests that were queued while a transaction was being committed are executed together in the next one: one sync
    for all of them. Each has its own savepoint, so one that fails takes no other with it (P5).
 3. What the environment did (locked, full, read-only, gone) is `StoreUnavailableError` for every request of the group;
-   the file is opened anew for the next one, so work goes on by itself when the cause is gone.
+   the file is opened anew for the next one, so work goes on by itself when the cause is gone. A commit whose sync
+   failed is `CommitUnknownError`: nobody can say.
 """
 
 from __future__ import annotations
@@ -17,17 +18,18 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import apsw
 
-from tenuto.errors import StoreRefusedError, StoreUnavailableError, TenutoError
+from tenuto.errors import CommitUnknownError, StoreRefusedError, StoreUnavailableError, TenutoError
 from tenuto.store.connection import UNAVAILABLE, Connection, Settings, unavailable, wait_while_busy
 
 __all__ = ["ConnectionThread", "Reader", "Writer"]
 
 T = TypeVar("T")
-GROUP: int = 256
+GROUP: Final = 256
+_SYNC_FAILED: Final = (apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC)
 
 
 class _Request(Generic[T]):
@@ -199,9 +201,18 @@ class Writer(ConnectionThread):
                 return
         else:
             self._perform_each(connection, writes)
-        connection.run("commit")
+        self._commit(connection)
         if connection.total_changes() != before:  # looking for work and finding none is no news
             self._committed()
+
+    def _commit(self, connection: Connection) -> None:
+        try:
+            connection.run("commit")
+        except apsw.IOError as error:
+            if getattr(error, "extendedresult", 0) not in _SYNC_FAILED:
+                raise
+            # All of it was written and only the sync failed: the next who opens the file may find it committed (P1).
+            raise CommitUnknownError(f"{self._settings.path}: {error}") from error
 
     @staticmethod
     def _perform_each(connection: Connection, writes: list[_Request[Any]]) -> None:

@@ -20,6 +20,7 @@ from tenuto import (
     NoReply,
     Reply,
     Stop,
+    Task,
     join,
     loop,
     parallel,
@@ -77,7 +78,8 @@ def make_program(chance: Random, *, depth: int = 3, root: bool = True) -> Progra
 
 def make_statement(chance: Random, depth: int, *, root: bool) -> list[Any]:
     simple = ["step"] * 4 + ["sleep", "wait", "timed", "effect", "publish", "draw", "task", "child", "patch", "point"]
-    nested = ["join", "race", "parallel", "gather", "loop", "timeout", "try"] if depth else []
+    simple += ["handles"]
+    nested = ["join", "race", "parallel", "gather", "loop", "timeout", "try", "finally"] if depth else []
     sort = chance.choice(simple + nested * 2 + (["receive"] * 2 if root else []))
 
     def blocks() -> list[Program]:
@@ -103,7 +105,10 @@ def make_statement(chance: Random, depth: int, *, root: bool) -> list[Any]:
             return [sort, chance.randint(1, 6), counts, make_program(chance, depth=depth - 1, root=False)]
         case "timeout":
             return [sort, chance.choice([5, 100]), make_program(chance, depth=depth - 1, root=False)]
-        case "try":
+        case "handles":
+            delays = [chance.choice([None, 0, 40, 700]) for _ in range(chance.randint(1, 3))]
+            return [sort, chance.choice(["all", "any", "race"]), delays]
+        case "try" | "finally":
             return [sort, make_program(chance, depth=depth - 1, root=False)]
         case "receive":
             every = chance.choice([None, 1, 2, 3])
@@ -191,6 +196,14 @@ async def _statement(statement: list[Any], log: list[Any], path: str) -> None:
                 await _block(inner, log, path)
             except Exception as error:  # noqa: BLE001  # what programs may do
                 log.append([path, type(error).__name__])
+        case ["finally", inner]:
+            try:
+                await _block(inner, log, path)
+            finally:
+                log.append([path, "leaving"])
+                log.append([path, await step("tidy-ok", work)])
+        case ["handles", how, delays]:
+            await _handles(how, delays, log, path)
         case ["timeout", ms, inner]:
             try:
                 async with asyncio.timeout(ms / 1000):
@@ -203,6 +216,18 @@ async def _statement(statement: list[Any], log: list[Any], path: str) -> None:
             await _receive(timeout, every, log, path)
         case _:
             await _branches(statement, log, path)
+
+
+async def _handles(how: str, delays: list[int | None], log: list[Any], path: str) -> None:
+    """Tasks (None) and timers, waited for together."""
+    handles: list[Any] = [Task.run(queued) if ms is None else Task.delay(ms / 1000) for ms in delays]
+    match how:
+        case "all":
+            log.append([path, await Task.all(handles)])
+        case "any":
+            log.append([path, (await Task.any(handles)).result])
+        case _:
+            log.append([path, (await Task.race(handles, cancel_losers=True)).result])
 
 
 async def _step(name: str, behaviour: str, log: list[Any], path: str) -> None:

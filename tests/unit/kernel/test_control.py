@@ -947,3 +947,59 @@ def test_a_task_cancelled_before_it_began_leaves_nothing_unawaited(drive):
     run = drive(body)
     run.turn()
     assert run.result is True
+
+
+def test_code_that_catches_everything_cannot_swallow_a_suspension(drive):
+    """section 7: a suspended run is parked on a future; nothing is raised"""
+    caught: list[BaseException] = []
+
+    async def body() -> Any:
+        try:
+            await sleep("1h")
+        except BaseException as error:  # noqa: BLE001
+            caught.append(error)
+        return "woke"
+
+    run = drive(body)
+    run.turn()
+    run.turn(now=10)
+    assert caught == []
+    run.reload()  # evicted: what it catches now is seen by nobody
+    run.turn(now=3_600_000)
+    assert run.result == "woke"
+
+
+def test_a_detached_run_found_unsettled_on_load_was_started(drive):
+    """3.11: unless the inbox has a refusal"""
+
+    async def body() -> Any:
+        try:
+            return await detach(child, id="free")
+        except ChildStartError as error:
+            return error.code
+
+    for refused in (False, True):
+        run = drive(body)
+        run.turn()
+        assert run.commands_of(StartChild) == ["child:control-child"]
+        run.reload()
+        run.turn(*([run.err("child:control-child", ChildStartError("in use"), attempt=0)] if refused else []))
+        assert run.result == ("TN127" if refused else "free")
+        assert run.commands_of(StartChild) == []
+
+
+def test_a_send_withdrawn_in_its_own_turn_is_not_sent(drive):
+    """T7"""
+
+    async def body() -> Any:
+        background = asyncio.create_task(signal("other", "hello"))
+        await asyncio.sleep(0)
+        background.cancel()
+        return await step("a", work)
+
+    run = drive(body)
+    turn = run.turn()
+    assert run.commands_of(SendSignal) == []
+    assert turn.batch.entries == ()
+    run.turn(run.ok("a", 1))
+    assert run.result == 1

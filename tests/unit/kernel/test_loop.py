@@ -436,3 +436,22 @@ def test_a_cancelled_error_nobody_asked_for_fails_the_run(drive):
     run.turn()
     run.turn(run.ok("a"))
     assert run.rows.state == "failed"
+
+
+def test_as_completed_refuses_bare_coroutines(drive):
+    """1.7: it would make tasks of them in the order of a set"""
+
+    async def body() -> Any:
+        bare = [step("a", work), step("b", work)]
+        try:
+            for first in asyncio.as_completed(bare):
+                await first
+        except ForeignCallError as error:
+            for left in bare:
+                left.close()
+            return str(error)
+
+    run = drive(body)
+    run.turn()
+    assert "as_completed" in run.result
+    assert run.history == {}

@@ -6,11 +6,16 @@ from typing import Any
 
 import pytest
 
-from tenuto import Break, Continue, join, loop, race, sleep, step, wait_for_signal
+from tenuto import Break, Continue, Task, join, loop, race, sleep, step, wait_for_signal
+from tenuto.kernel.commands import CancelTask
 from tenuto.kernel.records import Loop
 
 
 def work(*args: Any) -> None: ...
+
+
+@step(name="loops-left", queue="elsewhere")
+async def left() -> None: ...
 
 
 ECHO = {"s": lambda attempt: attempt}
@@ -334,3 +339,31 @@ def test_the_initial_state_is_encoded_at_the_call(drive):
     run.turn()
     assert run.result == "TN129"
     assert run.history == {}
+
+
+def test_a_handle_left_in_an_iteration_that_never_runs_again_is_waited_for_by_nobody(drive):
+    """3.6: a task or child still open there goes on; its end is ignored, before and after a reload"""
+
+    async def one(n: int) -> Any:
+        Task.run(left)
+        Task.delay("1h")
+        await step("s", work)
+        return Break(n) if n == 3 else Continue(n + 1)
+
+    async def body() -> Any:
+        return await loop("l", 0, one, commit_interval=1, history_keep=9)
+
+    for reload in (False, True):
+        run = drive(body)
+        run.turn()
+        run.turn(run.ok("l/~0/s"))
+        assert run.commands_of(CancelTask) == []
+        if reload:
+            run.again()
+        before = dict(run.kv)
+        run.turn(run.ok("l/~0/loops-left", "late", attempt=0))
+        assert run.kv == before
+        assert run.alarm == 3_600_000  # of iteration 1
+        run.turn(now=3_700_000)
+        assert run.alarm is None
+        assert run.history["l/~0/timer"].seq == 0

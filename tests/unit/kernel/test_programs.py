@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 HERE = Path(__file__).parent
 FUZZ = os.environ.get("TENUTO_FUZZ") == "1"
-EXAMPLES = 3_000 if FUZZ else 60
+EXAMPLES = 3_000 if FUZZ else 75
 
 
 def _programs() -> Any:
@@ -68,7 +68,7 @@ def test_a_step_inserted_midway_is_the_same_with_and_without_crashes(driver_clas
     runs = []
     for crash in (False, True):
         run = driver_class(programs.body_of(program), crash=crash)
-        world = programs.World(run, seed, cancels=False)
+        world = programs.World(run, seed)
         for _ in range(turns):
             if run.outcome is not None or not world.once():
                 break

@@ -12,6 +12,7 @@ from tenuto.codec.values import dump, load
 from tenuto.errors import (
     EncodingError,
     LimitError,
+    RemoteError,
     StepExhaustedError,
     StepFailedError,
     StepOutcomeUnknownError,
@@ -529,3 +530,18 @@ def test_a_withdrawn_steps_late_result_is_ignored(drive):
     run.turn(run.ok("c"))
     assert run.result == "end"
     assert "@0/a" not in run.history
+
+
+@pytest.mark.parametrize("listed", ["KeyError", "LookupError", "Gone"])
+def test_what_is_not_retried_may_be_named_by_its_class_or_a_base(drive, listed):
+    """3.3: also when the class is not there any more"""
+
+    async def body() -> Any:
+        await step("a", work, no_retry=(listed,))
+
+    run = drive(body)
+    run.turn()
+    run.turn(run.err("a", RemoteError("shop:Gone", "no such thing") if listed == "Gone" else KeyError("x")))
+    with pytest.raises(StepFailedError) as failed:
+        run.result
+    assert failed.value.kind == "fatal"

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from tenuto import Winner, join, now, race, sleep, step, wait_for_signal
-from tenuto.codec.records import encode_entry
-from tenuto.errors import DecodingError, RecordError
+from tenuto import Reply, Winner, join, now, race, receive, sleep, step, wait_for_signal
+from tenuto.codec.records import encode_entry, encode_mail
+from tenuto.codec.rows import mail_key
+from tenuto.codec.values import dump, load
+from tenuto.errors import DecodingError, InternalError, RecordError
 from tenuto.kernel.batch import Batch
 from tenuto.kernel.commands import RunStep
 from tenuto.kernel.operations import Completed, Parked
-from tenuto.kernel.records import Sleep
+from tenuto.kernel.records import Mail, MailKind, Sleep
 
 
 def work(*args: Any) -> None: ...
@@ -400,3 +402,46 @@ def test_an_unsettled_entry_is_pending_and_a_settled_one_is_not(drive):
     run.turn(now=1_500)
     entry = run.history["sleep"]
     assert (entry.seq, entry.at - entry.began) == (1, 1_493)
+
+
+def test_a_bug_of_the_kernel_parks_the_run_with_the_evidence(drive, monkeypatch):
+    """T9"""
+    run = drive(one_step)
+    run.turn()
+    before = dict(run.kv)
+
+    def broken(*_: Any) -> None:
+        raise ZeroDivisionError("ours")
+
+    monkeypatch.setattr(run.run.steps, "done", broken)
+    run.turn(run.ok("a"))
+    error = run.reason
+    assert isinstance(error, InternalError)
+    assert error.code == "TN901"
+    assert isinstance(error.__cause__, ZeroDivisionError)
+    assert run.kv == before
+
+
+def test_mail_of_every_kind_found_on_load_counts_as_facts_in_number_order(drive):
+    """1.3"""
+    log: list[Any] = []
+
+    async def body() -> Any:
+        log.clear()
+        log.append(await wait_for_signal("s"))
+        try:
+            await receive(0, updates={"add": lambda t, n: Reply(t + n, t + n)})
+        finally:
+            log.append("cancelled")
+
+    run = drive(body)
+    run.turn()
+    run.post(1, "s", "one")
+    run.post_update(2, "u", "add", 5)
+    run.kv[mail_key(3)] = encode_mail(Mail(MailKind.CANCEL, "", None, dump(["why", None]), None, 0, 1_700_000_000_001))
+    run.again()
+    assert log == ["one", "cancelled"]
+    assert run.rows.state == "cancelled"
+    assert load(run.rows.updates["u"].result) == 5
+    assert run.rows.counters.cancel.reason == "why"
+    assert run.mail == []

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import os
 import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from importlib.util import find_spec
 from typing import Any
 from urllib.parse import quote
 
-import psycopg
 import pytest
+
+if find_spec("psycopg") is None and os.environ.get("TENUTO_REQUIRE") != "all":
+    pytest.skip("the Postgres store needs psycopg, which is not installed", allow_module_level=True)
+
+import psycopg
 
 from tenuto.codec.rows import EncodedBatch, mail_key
 from tenuto.codec.values import dump
-from tenuto.errors import CommitUnknownError, ConfigError, StoreTooNewError, StoreUnavailableError
+from tenuto.errors import CommitUnknownError, ConfigError, InvalidNameError, StoreTooNewError, StoreUnavailableError
+from tenuto.kernel.commands import EnqueueTask
 from tenuto.kernel.records import Mail, MailKind
 from tenuto.store import postgres_connection, postgres_listener, postgres_mail
-from tenuto.store.port import Claim, NewRun, NewTimer, Outgoing, TurnCommit
+from tenuto.store.port import Claim, NewRun, NewTimer, Outgoing, TaskEnd, TurnCommit
 from tenuto.store.postgres import PostgresStore
 from tenuto.store.postgres_connection import Database, Transaction
 from tenuto.store.urls import store_of
@@ -365,6 +372,35 @@ async def test_a_connection_cut_before_commit_costs_only_a_repetition(
     assert result.verdict == "committed"
 
 
+async def test_a_cancelled_call_gives_its_connection_back_with_nothing_done(
+    raw: psycopg.AsyncConnection[Any], postgres_url: str
+) -> None:
+    store = PostgresStore(postgres_url, connections=1)
+    await store.open()
+    await store.register("w", LEASE, "c", {"wf": "h"})
+    claim = await running(store)
+    for status in ("suspended", "running"):
+        async with raw.transaction():
+            await raw.execute("SELECT 1 FROM executions WHERE id = 'r' FOR UPDATE")
+            commit = TurnCommit(claim.lease, status, rows((b"k", b"v")))
+            committing = asyncio.create_task(store.commit_group([commit]))
+            await until(raw, BLOCKED)
+            committing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await committing
+        assert await store.rows("r") == []
+    await store.close()
+
+
+async def test_a_name_that_postgres_cannot_hold_is_refused_with_its_reason(store: PostgresStore) -> None:
+    with pytest.raises(InvalidNameError, match=r"U\+0000"):
+        await store.create(NewRun("a\0b", "wf", ()))
+    claim = await running(store)
+    with pytest.raises(InvalidNameError):
+        await store.commit(TurnCommit(claim.lease, "suspended", timers=(NewTimer("a\0b", 1, "delay"),)))
+    await store.commit(TurnCommit(claim.lease, "suspended"))
+
+
 async def test_a_server_that_is_not_there_is_said_at_open(tmp_path: Any) -> None:
     store = PostgresStore(f"postgresql:///postgres?host={tmp_path}")
     with pytest.raises(StoreUnavailableError):
@@ -406,6 +442,20 @@ async def test_stores_that_open_an_empty_database_at_once_migrate_it_once(postgr
     await asyncio.gather(*(store.close() for store in stores))
     async with await psycopg.AsyncConnection.connect(postgres_url) as raw:
         assert await (await raw.execute("SELECT * FROM tenuto_meta")).fetchall() == [(1, 1)]
+
+
+def test_a_store_that_was_closed_can_be_opened_again_on_another_loop(postgres_url: str) -> None:
+    store = PostgresStore(postgres_url)
+
+    async def use(run_id: str) -> int:
+        await store.open()
+        await store.create(NewRun(run_id, "wf", ()))
+        await store.changed(-1, 0)
+        found = len(await store.runs())
+        await store.close()
+        return found
+
+    assert [asyncio.run(use(run_id)) for run_id in ("a", "b")] == [1, 2]
 
 
 async def test_a_schema_of_a_later_release_is_refused(
@@ -519,3 +569,119 @@ async def test_a_call_from_another_loop_is_carried_over(store: PostgresStore) ->
     record = await asyncio.to_thread(lambda: asyncio.run(store.get("r")))
     assert record is not None
     assert record.id == "r"
+
+
+# --- everything at once
+
+
+class Crowd:
+    """Runs that wait for tasks, signals, a timer and each other, on several stores at once (ST1 and ST3, small)."""
+
+    RUNS, TASKS, SIGNALS = 12, 3, 2
+
+    def __init__(self, stores: list[PostgresStore]) -> None:
+        self.stores = stores
+        self.expected = self.TASKS + self.SIGNALS + 1  # and one signal of the run before
+        self.got: dict[str, list[int]] = {f"run{n:02}": [] for n in range(self.RUNS)}
+        self.alarms: dict[str, int | None] = {}
+        self.open = set(self.got)
+
+    async def work(self, store: PostgresStore, worker: str) -> None:
+        while self.open:
+            claims = await store.claim_runs(worker, ["wf"], 4)
+            await self._advance(store, [claim for claim in claims if claim.epoch_before > 0])
+            await self._begin(store, [claim for claim in claims if claim.epoch_before == 0])
+
+    async def _begin(self, store: PostgresStore, claims: list[Claim]) -> None:
+        now = await store.now()
+        turns: list[TurnCommit] = []
+        for claim in claims:
+            run_id = claim.record.id
+            self.alarms[run_id] = now + 20
+            neighbour = f"run{(int(run_id[3:]) + 1) % self.RUNS:02}"
+            turns.append(
+                TurnCommit(
+                    claim.lease,
+                    "suspended",
+                    rows((b"begun", b"")),
+                    alarm=now + 20,
+                    timers=(NewTimer("nap", now + 20, "delay"),),
+                    tasks=tuple(task(f"{run_id}-{n}") for n in range(self.TASKS)),
+                    outgoing=(Outgoing(neighbour, signal(), f"from {run_id}"),),
+                )
+            )
+        await self._left_running(store, claims, turns)
+
+    async def _advance(self, store: PostgresStore, claims: list[Claim]) -> None:
+        turns: list[TurnCommit] = []
+        for claim in claims:
+            run_id = claim.record.id
+            mail = await store.mail(run_id, 0)
+            alarm = self.alarms[run_id]
+            if alarm is not None and await store.now() >= alarm:
+                alarm = self.alarms[run_id] = None
+            numbers = [number for number, _ in mail]
+            self.got[run_id].extend(numbers)
+            ends = len(self.got[run_id]) == self.expected and alarm is None
+            signals = tuple(mail_key(number) for number, one in mail if one.kind is MailKind.SIGNAL)
+            turns.append(
+                TurnCommit(
+                    claim.lease,
+                    "completed" if ends else "suspended",
+                    EncodedBatch((), signals, ((b"seen", b""),)),
+                    alarm=alarm,
+                    seen=max(self.got[run_id], default=0),
+                    mail_done=tuple(number for number, one in mail if one.kind is not MailKind.SIGNAL),
+                )
+            )
+            if ends:
+                self.open.discard(run_id)
+        await self._left_running(store, claims, turns)
+
+    async def _left_running(self, store: PostgresStore, claims: list[Claim], turns: list[TurnCommit]) -> None:
+        if not turns:
+            return
+        results = await store.commit_group(turns)
+        assert {result.verdict for result in results} == {"committed"}
+        kept = [claim for claim, result in zip(claims, results, strict=True) if result.kept]
+        if kept:  # mail came meanwhile, and the lease is ours still
+            await store.absorb([claim.record.id for claim in kept])
+            await self._advance(store, kept)
+
+    async def complete(self, store: PostgresStore, worker: str) -> None:
+        while self.open:
+            for claimed in await store.claim_tasks(worker, ["step"], None, 3):
+                assert await store.end_task(TaskEnd(claimed.id, claimed.epoch, b"out", None, 1))
+
+    async def send(self, store: PostgresStore) -> None:
+        for n in range(self.SIGNALS):
+            for run_id in self.got:
+                await store.send(run_id, signal(), f"signal {n}")
+
+    async def fire(self, store: PostgresStore) -> None:
+        while self.open:
+            await store.fire_timers(10)
+
+
+def task(task_id: str) -> EnqueueTask:
+    return EnqueueTask(("pack",), task_id, "step", b"", "default", 0, 0, None, None, 3, 100.0, 30_000.0, None, None)
+
+
+@pytest.mark.slow
+async def test_no_wake_up_is_lost_and_no_message_read_twice_in_a_crowd(
+    store: PostgresStore, other: PostgresStore, raw: psycopg.AsyncConnection[Any]
+) -> None:
+    crowd = Crowd([store, other])
+    for run_id in crowd.got:
+        await store.create(NewRun(run_id, "wf", ()))
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        for n, used in enumerate(crowd.stores):
+            for m in range(2):
+                group.create_task(crowd.work(used, f"w{n}{m}"))
+                group.create_task(crowd.complete(used, f"c{n}{m}"))
+            group.create_task(crowd.fire(used))
+        group.create_task(crowd.send(store))
+    assert crowd.got == {run_id: list(range(1, crowd.expected + 1)) for run_id in crowd.got}
+    assert {record.status for record in await store.runs()} == {"completed"}
+    assert await value(raw, "SELECT count(*) FROM executions WHERE target_name = 'builtin.resume_workflow'") == 0
+    assert await value(raw, "SELECT count(*) FROM timer_tasks") == 0

@@ -1,0 +1,134 @@
+"""What turns write besides their runs' own status, in Postgres: rows, mail, timers, tasks, children.
+
+Set by set for all turns of a round: one statement for the rows of all of them, one for all their timers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tenuto.kernel.commands import EnqueueTask
+from tenuto.store.endings import refused_child, result
+from tenuto.store.port import NewRun, Outgoing, TurnCommit
+from tenuto.store.postgres_connection import Row, Transaction
+from tenuto.store.postgres_mail import deliver
+from tenuto.store.postgres_runs import LATEST, new_run
+from tenuto.store.postgres_tasks import cancel_tasks, queue_tasks
+
+__all__ = ["moment", "rows_of", "write_effects", "write_rows"]
+
+
+def rows_of(commits: Iterable[TurnCommit]) -> dict[tuple[str, bytes], bytes]:
+    """The rows to be put, all of them bytes; of two with one key the later counts."""
+    return {(commit.lease.run_id, bytes(key)): bytes(value) for commit in commits for key, value in commit.rows.puts}
+
+
+def moment(alarm: int | None) -> int | None:
+    return None if alarm is None else min(alarm, LATEST)
+
+
+async def write_rows(transaction: Transaction, commits: Sequence[TurnCommit]) -> None:
+    ranges = [(commit.lease.run_id, *bounds) for commit in commits for bounds in commit.rows.range_deletes]
+    if ranges:
+        runs, firsts, lasts = (list(column) for column in zip(*ranges, strict=True))
+        await transaction.run("delete_ranges", {"runs": runs, "firsts": firsts, "lasts": lasts})
+    deletes = [(commit.lease.run_id, key) for commit in commits for key in commit.rows.deletes]
+    if deletes:
+        await transaction.run(
+            "delete_rows", {"runs": [run_id for run_id, _ in deletes], "keys": [key for _, key in deletes]}
+        )
+    puts = rows_of(commits)
+    if puts:
+        await transaction.run(
+            "put_rows",
+            {
+                "runs": [run_id for run_id, _ in puts],
+                "keys": [key for _, key in puts],
+                "values": list(puts.values()),
+            },
+        )
+
+
+async def write_effects(
+    transaction: Transaction, commits: Sequence[TurnCommit], runs: dict[str, Row]
+) -> list[Outgoing]:
+    """Everything but rows and status; what could not be delivered."""
+    await _write_mail_and_timers(transaction, commits, runs)
+    await _write_tasks(transaction, commits)
+    await _start_children(transaction, [(commit.lease.run_id, run) for commit in commits for run in commit.runs])
+    outgoing = [one for commit in commits for one in commit.outgoing]
+    return await deliver(transaction, outgoing) if outgoing else []
+
+
+async def _write_mail_and_timers(transaction: Transaction, commits: Sequence[TurnCommit], runs: dict[str, Row]) -> None:
+    for commit in commits:
+        for update_id, answer in commit.answers:
+            await transaction.run("set_answer", {"run": commit.lease.run_id, "message": update_id, "answer": answer})
+    decided = [(commit.lease.run_id, number) for commit in commits for number in commit.mail_done]
+    if decided:
+        values = {"runs": [run_id for run_id, _ in decided], "numbers": [number for _, number in decided]}
+        await transaction.run("delete_mail", values)
+    continued = [commit.lease.run_id for commit in commits if commit.continued]
+    if continued:
+        await transaction.run("delete_timers", {"ids": continued})  # the next run of the chain has none of the old ones
+    stopped = [f"{commit.lease.run_id}:{location}" for commit in commits for location in commit.stopped_timers]
+    if stopped:
+        await transaction.run("stop_timers", {"ids": stopped})
+    timers = {
+        f"{commit.lease.run_id}:{timer.location}": (commit.lease.run_id, timer)
+        for commit in commits
+        for timer in commit.timers
+    }
+    if timers:
+        await transaction.run(
+            "start_timers",
+            {
+                "ids": list(timers),
+                "deadlines": [moment(timer.deadline) for _, timer in timers.values()],
+                "runs": [run_id for run_id, _ in timers.values()],
+                "sorts": [timer.sort for _, timer in timers.values()],
+                "locations": [timer.location for _, timer in timers.values()],
+            },
+        )
+    alarms = [commit for commit in commits if _needs_alarm(commit, runs[commit.lease.run_id])]
+    if alarms:
+        await transaction.run(
+            "start_alarms",
+            {
+                "runs": [commit.lease.run_id for commit in alarms],
+                "alarms": [moment(commit.alarm) for commit in alarms],
+            },
+        )
+
+
+def _needs_alarm(commit: TurnCommit, run: Row) -> bool:
+    # A run that waits has a row for its alarm even if it is an old one: its timer may have fired by a clock that was
+    # ahead of what the run was told (P4).
+    if commit.alarm is None:
+        return False
+    return commit.status == "suspended" or (commit.status == "running" and commit.alarm != run[6])
+
+
+async def _write_tasks(transaction: Transaction, commits: Sequence[TurnCommit]) -> None:
+    tasks: list[tuple[EnqueueTask, str | None]] = [
+        (task, commit.lease.run_id) for commit in commits for task in commit.tasks
+    ]
+    if tasks:
+        await queue_tasks(transaction, tasks)
+    withdrawn = [task_id for commit in commits for task_id in commit.cancelled_tasks]
+    if withdrawn:
+        await cancel_tasks(transaction, withdrawn)
+
+
+async def _start_children(transaction: Transaction, children: Sequence[tuple[str, NewRun]]) -> None:
+    """Children, or, where an id is another's, a refusal in the parent's own inbox. The same child again is no news."""
+    started = [(run_id, new, await transaction.start("insert_run", new_run(new))) for run_id, new in children]
+    for run_id, new, cursor in started:
+        if await cursor.fetchall() or new.parent is None:
+            continue
+        known = await transaction.one("child_origin", {"id": new.id})
+        if known is not None and (known[0], known[1]) == new.parent:
+            continue
+        target, status = (known[2], known[3]) if known is not None else (f"key {new.key!r}", "open")
+        mail = result(new.parent[1], None, refused_child(new.id, target, status), 1, transaction.now)
+        await deliver(transaction, (Outgoing(run_id, mail, f"refused:{new.parent[1]}"),))

@@ -1,0 +1,238 @@
+"""Leases: who may write, for how long, and what happens to the runs of those that are gone."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tenuto.store.port import NewTimer, TurnCommit
+
+LEASE = 30_000
+
+
+async def test_a_late_heartbeat_revives_nothing(world: Any, store: Any) -> None:
+    """R015."""
+    await world.worker()
+    world.clock.ms += LEASE
+    assert await store.heartbeat("w", LEASE)
+    world.clock.ms += LEASE + 1
+    assert not await store.heartbeat("w", LEASE)
+    assert not await store.heartbeat("nobody", LEASE)
+
+
+async def test_a_lease_whose_worker_nobody_knows_is_swept(world: Any, store: Any) -> None:
+    """R016."""
+    await world.start()
+    await world.claim("ghost")
+    assert await store.sweep(5, 10) == 1
+    assert await world.status() == "suspended"
+    await world.worker()
+    assert await world.claimed() == ["r"]
+
+
+async def test_one_heartbeat_keeps_every_lease_of_its_worker(world: Any, store: Any) -> None:
+    """R017."""
+    await world.worker()
+    for n in range(20):
+        await world.start(f"r{n}")
+    assert len(await store.claim_runs("w", ["wf"], 100)) == 20
+    world.clock.ms += LEASE
+    assert await store.heartbeat("w", LEASE)
+    world.clock.ms += LEASE
+    assert await store.sweep(5, 100) == 0
+    world.clock.ms += 1
+    assert await store.sweep(5, 100) == 20
+
+
+async def test_one_stale_member_does_not_spoil_the_group(world: Any, store: Any) -> None:
+    """R020."""
+    await world.worker()
+    for n in range(5):
+        await world.start(f"r{n}")
+    claims = await store.claim_runs("w", ["wf"], 10)
+    await store.claim("r2")
+    commits = [TurnCommit(claim.lease, "suspended", world.batch((b"k", b"v"))) for claim in claims]
+    results = await store.commit_group(commits)
+    assert [result.verdict for result in results] == ["committed", "committed", "stale", "committed", "committed"]
+    assert [(b"k", b"v") in await store.rows(f"r{n}") for n in range(5)] == [True, True, False, True, True]
+
+
+async def test_a_claim_says_whether_somebody_else_had_the_run_meanwhile(world: Any, store: Any) -> None:
+    """R022: a cached run is valid only if the epoch before the claim is the one it last committed under."""
+    await world.worker()
+    mine = await world.suspended()
+    await store.wake("r")
+    again = await world.claim()
+    assert again.epoch_before == mine.lease.epoch
+    await store.commit_group([TurnCommit(again.lease, "suspended")])
+    await store.wake("r")
+    (other,) = await store.claim_runs("other", ["wf"], 1)
+    await store.commit_group([TurnCommit(other.lease, "suspended")])
+    await store.wake("r")
+    back = await world.claim()
+    assert back.epoch_before != again.lease.epoch
+
+
+async def test_a_turn_the_store_cannot_take_affects_only_its_own_run(world: Any, store: Any) -> None:
+    """R023: the group is refused whole, then its members are committed one by one."""
+    await world.worker()
+    for run in ("bad", "good"):
+        await world.start(run)
+    leases = {claim.record.id: claim.lease for claim in await store.claim_runs("w", ["wf"], 10)}
+    bad = TurnCommit(leases["bad"], "running", world.batch((b"k", object())))
+    good = TurnCommit(leases["good"], "running", world.batch((b"k", b"v")))
+    with pytest.raises(TypeError):
+        await store.commit_group([good, bad])
+    assert (b"k", b"v") not in await store.rows("good")
+    with pytest.raises(TypeError):
+        await store.commit_group([bad])
+    assert [result.verdict for result in await store.commit_group([good])] == ["committed"]
+
+
+async def test_requests_that_fail_beside_each_other_spoil_no_other(world: Any, store: Any) -> None:
+    """R023, across callers."""
+    await world.worker()
+    for n in range(6):
+        await world.start(f"r{n}")
+    leases = [claim.lease for claim in await store.claim_runs("w", ["wf"], 10)]
+    values = [b"v", object(), b"v", b"v", object(), b"v"]
+    done = await asyncio.gather(
+        *(
+            store.commit_group([TurnCommit(lease, "running", world.batch((b"k", value)))])
+            for lease, value in zip(leases, values, strict=True)
+        ),
+        return_exceptions=True,
+    )
+    assert [isinstance(one, TypeError) for one in done] == [value != b"v" for value in values]
+    assert [(b"k", b"v") in await store.rows(f"r{n}") for n in range(6)] == [value == b"v" for value in values]
+
+
+async def test_a_run_its_workers_do_not_survive_is_tried_later_and_later_and_then_parked(
+    world: Any, store: Any
+) -> None:
+    """R019, as far as a store shows it: at once, after 4 s, 8 s, 16 s, then parked as stuck."""
+    await world.start()
+    waits: list[int] = []
+    for life in range(5):
+        await world.worker(f"w{life}")
+        before = world.clock.ms
+        while not (claims := await store.claim_runs(f"w{life}", ["wf"], 1)):
+            following = await store.fire_timers(10)
+            if following is not None:
+                world.clock.ms = max(world.clock.ms, following)
+                await store.heartbeat(f"w{life}", LEASE)
+                await store.fire_timers(10)
+        waits.append(world.clock.ms - before)
+        assert claims[0].record.id == "r"
+        world.clock.ms += LEASE + 1
+        assert await store.sweep(5, 10) == 1
+    assert waits == [0, 0, 4_000, 8_000, 16_000]
+    record = await store.get("r")
+    assert record.status == "parked"
+    assert "TN110" in record.reason
+    assert await store.release("r")
+    await world.worker("again")
+    assert await world.claimed("again") == ["r"]
+
+
+async def test_a_stuck_run_is_not_let_go_by_another_worker_of_the_same_kind(world: Any, store: Any) -> None:
+    await world.start()
+    await world.worker("w", "same")
+    await world.claim()
+    world.clock.ms += LEASE + 1
+    await store.sweep(1, 10)
+    assert await world.status() == "parked"
+    await world.worker("v", "same")
+    assert await world.status() == "parked"
+    await world.worker("u", "fixed")
+    assert await world.status() == "suspended"
+
+
+async def test_a_commit_that_wrote_something_makes_a_run_less_stuck_and_a_replay_does_not(
+    world: Any, store: Any
+) -> None:
+    await world.start()
+    for life, writes in enumerate((True, False)):
+        await world.worker(f"w{life}")
+        claim = await world.claim(f"w{life}")
+        rows = world.batch((b"k", b"v")) if writes else world.batch()
+        await store.commit_group([TurnCommit(claim.lease, "running", rows)])
+        world.clock.ms += LEASE + 1
+        await store.sweep(3, 10)
+        await store.fire_timers(10)
+    await world.worker("w2")
+    world.clock.ms += 4_000
+    await store.fire_timers(10)
+    claim = await world.claim("w2")
+    world.clock.ms += LEASE + 1
+    await store.sweep(3, 10)
+    assert await world.status() == "parked"  # the sweeps after the replay and after nothing, on top of the one before
+
+
+async def test_a_swept_worker_cannot_commit_any_more(world: Any, store: Any) -> None:
+    """P5."""
+    await world.worker()
+    await world.start()
+    claim = await world.claim()
+    world.clock.ms += LEASE + 1
+    await store.sweep(5, 10)
+    commit = TurnCommit(
+        claim.lease,
+        "running",
+        world.batch((b"k", b"v")),
+        tasks=(world.task(),),
+        timers=(NewTimer("nap", world.clock.ms, "delay"),),
+    )
+    (result,) = await store.commit_group([commit])
+    assert result.verdict == "stale"
+    assert (b"k", b"v") not in await store.rows("r")
+    assert (await store.timers("r"), await store.task("t")) == ([], None)
+
+
+async def test_an_outcome_is_not_changed_by_a_further_turn(world: Any, store: Any) -> None:
+    """V7."""
+    await world.worker()
+    await world.start()
+    claim = await world.claim()
+    await store.commit_group([TurnCommit(claim.lease, "completed")])
+    (result,) = await store.commit_group([TurnCommit(claim.lease, "suspended", world.batch((b"k", b"v")))])
+    assert (result.verdict, await world.status()) == ("stale", "completed")
+
+
+async def test_a_worker_that_leaves_gives_everything_back_uncounted(world: Any, store: Any) -> None:
+    """R067, as far as a store shows it."""
+    await world.worker()
+    await world.start()
+    claim = await world.claim()
+    await store.enqueue(world.task())
+    (task,) = await store.claim_tasks("w", ["step"], None, 10)
+    assert task.attempt == 1
+    await store.deregister("w")
+    assert not await store.heartbeat("w", LEASE)
+    assert (await store.commit_group([TurnCommit(claim.lease, "running")]))[0].verdict == "stale"
+    assert await world.status() == "suspended"
+    await world.worker("v")
+    assert await world.claimed("v") == ["r"]
+    (again,) = await store.claim_tasks("v", ["step"], None, 10)
+    assert (again.id, again.attempt) == ("t", 1)
+
+
+async def test_an_equal_worker_leaves_a_parked_run_alone_and_another_one_lets_it_go_once(
+    world: Any, store: Any
+) -> None:
+    """R075."""
+    await world.worker("w", "old")
+    await world.start()
+    claim = await world.claim()
+    await store.commit_group([TurnCommit(claim.lease, "parked", reason="diverged", parked_by="old")])
+    record = await store.get("r")
+    assert (record.status, record.reason) == ("parked", "diverged")
+    await world.worker("v", "old")
+    assert await world.status() == "parked"
+    await store.register("stranger", LEASE, "other", {"else": "h"})
+    assert await world.status() == "parked"
+    await world.worker("u", "new")
+    assert await world.claimed("u") == ["r"]
+    assert await world.claimed("u") == []

@@ -1,0 +1,121 @@
+"""The statements: each is used, each can be prepared, and the ones that must be cheap are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+import tenuto.store
+from tenuto.store.connection import STATEMENTS, Connection, Settings
+from tenuto.store.schema import migrate
+from tenuto.store.statements import load_statements, migrations
+
+STORE = Path(tenuto.store.__file__).parent
+NOT_EXPLAINED = {"wal", "begin", "begin_exclusive", "begin_read", "commit", "rollback"}
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Any:
+    """A migrated file, open as the store opens it."""
+    settings = Settings(tmp_path / "x.db", lambda: 1_000, "normal")
+    connection = Connection(settings)
+    connection.set_up()
+    migrate(connection, settings)
+    connection.close()
+    database = apsw.Connection(str(tmp_path / "x.db"))
+    database.create_scalar_function("tenuto_now", lambda: 1_000, 0)
+    yield database
+    database.close()
+
+
+def plan(database: Any, name: str) -> str:
+    """How SQLite would execute a statement."""
+    text = "EXPLAIN QUERY PLAN " + STATEMENTS[name]
+    names = re.findall(r":([a-z_]+)", text)
+    values: Any = dict.fromkeys(names) if names else (None,) * len(set(re.findall(r"\?\d", text)))
+    return " | ".join(["plan", *(row[3] for row in database.execute(text, values))])
+
+
+def test_every_statement_is_called_by_its_name_somewhere_and_none_is_missing() -> None:
+    code = "\n".join(path.read_text("utf-8") for path in STORE.glob("*.py") if not path.name.startswith("postgres"))
+    called = set(re.findall(r'\.(?:run|one|all|many)\(\s*"([a-z_]+)"', code))
+    called |= {"sync_full", "sync_normal"}  # chosen by a setting
+    assert called == set(STATEMENTS)
+
+
+@pytest.mark.parametrize("name", sorted(set(STATEMENTS)))
+def test_every_statement_fits_the_schema(database: Any, name: str) -> None:
+    if name in NOT_EXPLAINED or STATEMENTS[name].startswith(("PRAGMA", "SAVEPOINT", "RELEASE", "ROLLBACK")):
+        return
+    assert plan(database, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "index"),
+    [
+        ("due_timers", "idx_timer_tasks_fire_at (fire_at<?)"),
+        ("next_deadline", "idx_timer_tasks_fire_at"),
+        ("pick_resumes", "executions_ready (queue=? AND type=?)"),
+        ("pick_ready", "executions_ready (queue=? AND type=?)"),
+        ("ready_queues", "executions_ready (queue>?)"),
+        ("absorb", "executions_one_pending_resume (parent_workflow_id=?)"),
+        ("lost_leases", "executions_leased"),
+        ("timed_slice", "executions_timed (id>?)"),
+        ("keyed", "executions_dedup (queue=? AND dedup_key=?)"),
+        ("release_parked", "executions_parked (target_name=?)"),
+        ("delete_old_answers", "workflow_inbox_answers (at<?)"),
+        ("open_children", "executions_parent (parent_workflow_id=?)"),
+        ("open_tasks", "executions_parent (parent_workflow_id=?)"),
+        ("unlink_children", "executions_parent (parent_workflow_id=?)"),
+        ("give_back_runs", "executions_leased (lease_owner=?)"),
+        ("give_back_tasks", "executions_leased (lease_owner=?)"),
+        ("range_rows", "PRIMARY KEY (workflow_id=? AND key>? AND key<?)"),
+        ("find_runs", "executions_recent (type=?)"),
+    ],
+)
+def test_what_is_done_often_finds_its_rows_by_an_index(database: Any, name: str, index: str) -> None:
+    """R030, R043: the cost of a claim or a timer is that of what is due, not of what exists."""
+    assert index in plan(database, name)
+
+
+@pytest.mark.parametrize("name", ["due_timers", "pick_resumes", "pick_ready", "timed_slice", "find_runs", "range_rows"])
+def test_what_is_limited_is_not_sorted_first(database: Any, name: str) -> None:
+    """R030, R043: with a sort, a limit would read everything."""
+    assert "TEMP B-TREE" not in plan(database, name)
+
+
+def test_no_statement_scans_a_whole_table(database: Any) -> None:
+    allowed = {"all_runs", "delete_lost_workers", "read_meta", "set_meta", "has_meta", "next_deadline"}
+    for name in sorted(set(STATEMENTS) - allowed):
+        if name in NOT_EXPLAINED or STATEMENTS[name].startswith(("PRAGMA", "SAVEPOINT", "RELEASE", "ROLLBACK")):
+            continue
+        scans = [step for step in plan(database, name).split(" | ") if step.startswith("SCAN ")]
+        fine = ("json_each", "waiting", "CONSTANT", "VIRTUAL", "workers", "executions_ready", "executions_leased")
+        assert [scan for scan in scans if not any(word in scan for word in fine)] == [], name
+
+
+def test_the_type_alone_finds_nothing_but_lists(database: Any) -> None:
+    """Nearly every row is of one type: an index that begins with it is a scan in disguise."""
+    explained = {name for name in STATEMENTS if STATEMENTS[name].startswith(("SELECT", "UPDATE", "DELETE", "WITH"))}
+    by_type = {name for name in explained if "executions_recent (type=?)" in plan(database, name)}
+    assert by_type == {"all_runs", "find_runs"}
+
+
+def test_a_statement_is_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "two.sql").write_text("-- a: x\nSELECT 1;\n\n-- a: y\nSELECT 2\n")
+    monkeypatch.setattr("tenuto.store.statements.files", lambda _: tmp_path)
+    with pytest.raises(ValueError, match="two statements 'a'"):
+        load_statements("two.sql")
+
+
+def test_every_statement_says_what_it_does() -> None:
+    for block in re.split(r"\n{2,}", (STORE / "sqlite.sql").read_text("utf-8"))[1:]:
+        assert re.match(r"-- [a-z0-9_]+: \S.{8,}", block), block
+
+
+def test_migrations_are_numbered_without_gaps() -> None:
+    assert [number for number, _ in migrations()] == list(range(1, len(migrations()) + 1))
