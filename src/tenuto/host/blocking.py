@@ -70,7 +70,7 @@ class Blocking:
         if wrapper is not None:
             return wrapper(outcome, self._thread)
         if isinstance(outcome, AsyncIterator):
-            return self._thread.iterate(cast("AsyncIterator[Any]", outcome))
+            return self._thread.iterate(cast("AsyncIterator[Any]", cast("object", outcome)))
         return outcome
 
 

@@ -15,56 +15,37 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Any, Final, Protocol, assert_never
 
 from tenuto.errors import DecodingError, Evicted, InternalError, RunawayTurnError, TenutoError, UpdateFailedError
 from tenuto.kernel.batch import Batch
-from tenuto.kernel.children import Children
 from tenuto.kernel.commands import CancelChild, CancelStep, Command, RunStep
-from tenuto.kernel.commits import Commits
-from tenuto.kernel.core import Core
+from tenuto.kernel.engine_side import EngineSide
 from tenuto.kernel.facts import CancelAsked, Done, Fact, Signal, TimerGone, UpdateAsked, fact_of
 from tenuto.kernel.history import Node
-from tenuto.kernel.location import Location, Segment
-from tenuto.kernel.mailbox import Mailbox
-from tenuto.kernel.marks import Marks
+from tenuto.kernel.location import Location
 from tenuto.kernel.operations import (
     Cancelled,
     ChildOp,
-    Commit,
-    Committed,
     Completed,
     Continued,
-    Dispatch,
     Err,
     Failed,
-    Handlers,
-    Observed,
-    Ok,
-    Operation,
     Outcome,
     Parked,
-    SideEffectOp,
     SleepOp,
     StepOp,
     WaitOp,
 )
-from tenuto.kernel.pending import OperationFuture
-from tenuto.kernel.records import Cancel, Child, ChildMode, Counters, Flag, Loop, Rows, Step
-from tenuto.kernel.replay import Replay
+from tenuto.kernel.records import Cancel, Child, ChildMode, Counters, Flag, Rows, Step
 from tenuto.kernel.rollback import Unwinding
-from tenuto.kernel.scope import Scope, current_scope
-from tenuto.kernel.sleeps import Sleeps
-from tenuto.kernel.steps import Steps
+from tenuto.kernel.scope import Scope
 
 __all__ = ["Definition", "Main", "Run", "Turn", "Waiting", "create"]
 
 LOGIC: Final = 1  # the kernel's behaviour, as stored with each run; a change of behaviour is gated by it
 FIRST: Final = 0  # in the order of timers: a cancel's deadline goes before what else is due then
-FINAL: Final = frozenset({"completed", "failed", "cancelled"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +96,7 @@ def _no_handler(name: str) -> None:
     return None
 
 
-class Run(Core):
+class Run(EngineSide):
     """One run in memory: what its rows say, its code on its own loop, and the port its code calls."""
 
     def __init__(
@@ -127,26 +108,10 @@ class Run(Core):
         load: Callable[[bytes], Any],
         find_handler: Callable[[str], Callable[[Any], object] | None] = _no_handler,
     ) -> None:
-        super().__init__(rows, strict=rows.version == definition.hash, dump=dump, load=load)
+        super().__init__(rows, strict=rows.version == definition.hash, names=definition.names, dump=dump, load=load)
         self._definition = definition
         self._main = main
-        self.mailbox = Mailbox(self)
-        self.steps = Steps(self)
-        self.sleeps = Sleeps(self)
-        self.children = Children(self)
-        self.commits = Commits(self, self.mailbox)
-        self.marks = Marks(self)
         self._unwinding = Unwinding(self, self.steps, find_handler)
-        self._replay = Replay(
-            self,
-            definition.names,
-            steps=self.steps,
-            sleeps=self.sleeps,
-            mailbox=self.mailbox,
-            children=self.children,
-            commits=self.commits,
-            cancel=self._cancel_root,
-        )
         self._root: asyncio.Task[Outcome] | None = None
         self._early: list[Done] = []  # of recorded tasks and children that the code has yet to reach
         self._ending: Outcome | None = None  # how the root ended, while handlers undo
@@ -217,13 +182,13 @@ class Run(Core):
         root = Scope(self.history.root)
         self._root = self.loop.start_root(self._main(self), root)
         self.loop.drain()
-        self._replay.feed()
+        self.replay.feed()
         if self.has_stopped():
             return
         if self._root.done():
             self._leave_root(self._root)
         if not self.has_stopped():
-            self._replay.conclude()
+            self.replay.conclude()
         cancel = self.counters.cancel
         if cancel is not None and cancel.deadline is not None:
             self.timers.start(cancel.deadline, FIRST, None)
@@ -235,7 +200,7 @@ class Run(Core):
             self.loop.drain()
             if self.has_stopped() or self._look_at_root():
                 return
-            self._replay.deliver_held()
+            self.replay.deliver_held()
             if self.loop.ready or (self._early and self._take_early()):
                 continue
             if self._look_at_root() or not self.internal:
@@ -328,7 +293,7 @@ class Run(Core):
                 return
             seq = self.journal.advance()
             self._note_cancel(Cancel(seq, self.journal.time, fact.reason, deadline))
-            self._cancel_root()
+            self.cancel_root()
         elif deadline is not None and (before.deadline is None or deadline < before.deadline):
             self._note_cancel(before._replace(deadline=deadline))
 
@@ -339,7 +304,7 @@ class Run(Core):
             self.timers.stop(None)
             self.timers.start(cancel.deadline, FIRST, None)
 
-    def _cancel_root(self) -> None:
+    def cancel_root(self) -> None:
         if self._root is not None:
             self._root.cancel()
 
@@ -368,9 +333,9 @@ class Run(Core):
     def _leave_root(self, root: asyncio.Task[Outcome]) -> None:
         """D8: the root is a scope; a cancel that was asked for withdraws it."""
         if root.cancelled() and self.counters.cancel is not None:
-            self._replay.drop_below(self.history.root)
+            self.replay.drop_below(self.history.root)
         else:
-            self._replay.left_over_below(self.history.root)
+            self.replay.left_over_below(self.history.root)
 
     def _root_outcome(self, root: asyncio.Task[Outcome]) -> Outcome:
         if root.cancelled():
@@ -492,147 +457,6 @@ class Run(Core):
         """The idempotency key of what is at a location, if anything is."""
         node = self.history.find(location)
         return None if node is None else self.key(node)
-
-    # --- the port
-
-    @property
-    def run_id(self) -> str:
-        return self.rows.run_id
-
-    @property
-    def generation(self) -> int:
-        return self.counters.generation
-
-    @property
-    def started_at(self) -> int:
-        return self.counters.started_at
-
-    def entropy(self, purpose: str) -> bytes:
-        if self.inert:
-            raise Evicted
-        scope = current_scope.get()
-        words = [self.rows.run_id, str(self.counters.generation), purpose, scope.node.text]
-        if purpose == "uuid":
-            words.append(str(scope.uuids))
-            scope.uuids += 1
-        return blake2b("\n".join(words).encode(), digest_size=16).digest()
-
-    def issue(self, operation: Operation) -> asyncio.Future[bytes]:
-        match operation:
-            case StepOp():
-                return self.steps.issue(operation)
-            case SleepOp():
-                return self.sleeps.issue(operation)
-            case WaitOp():
-                return self.mailbox.wait(operation)
-            case ChildOp():
-                return self.children.issue(operation)
-            case SideEffectOp():
-                return self.marks.side_effect(operation)
-            case _:
-                assert_never(operation)
-
-    def perform(self, step: StepOp) -> asyncio.Future[bytes] | bytes:
-        return self.steps.perform(step)
-
-    def ended(self, spawned: asyncio.Future[bytes]) -> asyncio.Future[bytes]:
-        return self.children.ended(spawned)
-
-    def operation_key(self, issued: asyncio.Future[bytes]) -> str:
-        assert isinstance(issued, OperationFuture) and issued.pending is not None  # noqa: PT018, S101  # ours
-        return self.key(issued.pending.node)
-
-    def observe(self, mark: Observed) -> Observed:
-        return self.marks.observe(mark)
-
-    def listen(self, name: str | None, handlers: Handlers, why: str = "not_accepting") -> None:
-        self.mailbox.listen(handlers, why)
-
-    def take(self) -> asyncio.Future[Dispatch]:
-        return self.mailbox.take()
-
-    def reply(self, update_id: str, result: Ok | Err) -> None:
-        self.mailbox.reply(update_id, result)
-
-    def commit(self, commit: Commit) -> asyncio.Future[Committed]:
-        return self.commits.commit(commit)
-
-    def publish(self, value: bytes) -> None:
-        if self.inert:
-            raise Evicted
-        # What replay publishes again was committed with the facts that made the code say it.
-        if self.replaying:
-            return
-        self.journal.published = value
-        self.journal.forced = True
-
-    def patch(self, patch_id: str, *, deprecate: bool = False) -> bool:
-        return self.marks.patch(patch_id, deprecate=deprecate)
-
-    def log(self, message: str) -> None:
-        self.report(message)
-
-    def start_timer(self, deadline: int, fire: Callable[[], None]) -> Callable[[], None]:
-        return self.sleeps.start_timer(deadline, fire)
-
-    def scope(self, segment: Segment) -> AbstractAsyncContextManager[None]:
-        if self.inert:
-            raise Evicted
-        scope = current_scope.get().enter(segment)
-        entry = scope.node.entry
-        if entry is not None and type(entry.kind) is Loop and entry.flags & Flag.RECEIVE:
-            scope.dispatches = entry.kind.iteration  # goes on counting where its checkpoint was
-        return self.guard(scope)
-
-    def guard(self, scope: Scope) -> AbstractAsyncContextManager[None]:
-        return _Guard(self, scope)
-
-    async def end_scope(self, scope: Scope, *, withdrawn: bool) -> None:
-        """Cancels and awaits the scope's tasks (G6), then asks what is left over below it (D8)."""
-        if self.inert:
-            return
-        if scope.tasks:
-            await self._end_tasks(scope)
-        if withdrawn:
-            self._replay.drop_below(scope.node)
-        elif self.left_over:
-            self._replay.left_over_below(scope.node)
-        scope.node.prune()
-
-    async def _end_tasks(self, scope: Scope) -> None:
-        tasks = list(scope.tasks)
-        for task in tasks:
-            task.cancel()
-        cancelled: asyncio.CancelledError | None = None
-        for task in tasks:
-            while not task.done():
-                try:
-                    await asyncio.wait([task])
-                except asyncio.CancelledError as error:
-                    cancelled = error  # held back: nothing may outlive the scope it was started in
-            if not task.cancelled():
-                task.exception()  # ended with its scope; nobody is left to ask
-        if cancelled is not None:
-            raise cancelled
-
-
-class _Guard:
-    """Makes a scope current for the code inside, and ends it."""
-
-    __slots__ = ("_run", "_scope", "_token")
-
-    def __init__(self, run: Run, scope: Scope) -> None:
-        self._run = run
-        self._scope = scope
-
-    async def __aenter__(self) -> None:
-        self._token = current_scope.set(self._scope)
-
-    async def __aexit__(self, sort: type[BaseException] | None, error: object, traceback: object) -> None:
-        try:
-            await self._run.end_scope(self._scope, withdrawn=sort is asyncio.CancelledError)
-        finally:
-            current_scope.reset(self._token)
 
 
 def _is_awaited(node: Node) -> bool:
