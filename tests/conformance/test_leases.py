@@ -191,6 +191,18 @@ async def test_a_swept_worker_cannot_commit_any_more(world: Any, store: Any) -> 
     assert (await store.timers("r"), await store.task("t")) == ([], None)
 
 
+async def test_a_worker_that_lost_a_run_does_not_take_the_wake_up_it_got_since(world: Any, store: Any) -> None:
+    """I9: a worker stopped past its lease still believes in its runs when it goes on."""
+    await world.worker()
+    await world.start()
+    await world.claim()
+    world.clock.ms += LEASE + 1
+    assert await store.sweep(5, 10) == 1
+    assert await store.absorb(["r"]) == []
+    await world.worker("v")
+    assert await world.claimed("v") == ["r"]
+
+
 async def test_an_outcome_is_not_changed_by_a_further_turn(world: Any, store: Any) -> None:
     """V7."""
     await world.worker()

@@ -35,20 +35,6 @@ async def test_two_timers_of_one_run_wake_it_once(world: Any, store: Any) -> Non
     assert await world.claimed() == []
 
 
-async def test_a_timer_row_that_is_gone_wakes_its_run_at_the_next_sweep(world: Any, store: Any) -> None:
-    """R027: a row deleted by hand counts as fired."""
-    await asleep(world, 1_000, 2_000)
-    assert await store.timers("r") == ["nap0", "nap1"]
-    await store.sweep(5, 10)
-    assert await world.claimed() == []
-    world.clock.ms += 1_000
-    await store.fire_timers(10)
-    await store.absorb(["r"])  # somebody lost the wake-up and the row
-    assert await store.timers("r") == ["nap1"]
-    await store.sweep(5, 10)
-    assert await world.claimed() == ["r"]
-
-
 async def test_timers_set_later_by_a_clock_that_went_back_fire_later_and_once(world: Any, store: Any) -> None:
     """R032."""
     await asleep(world, 1_000)

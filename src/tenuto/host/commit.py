@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from typing import Final
 
+from tenuto.errors import CommitUnknownError
 from tenuto.store.port import Store, TurnCommit, TurnResult
 
 __all__ = ["Committer"]
@@ -40,11 +41,22 @@ class Committer:
     async def _commit(self, group: list[tuple[TurnCommit, asyncio.Future[TurnResult]]]) -> None:
         try:
             results = await self._store.commit_group([commit for commit, _ in group])
-        except Exception as error:  # noqa: BLE001  # edge 2 of 3: whatever the store raised goes to each run's own task
+        except CommitUnknownError as error:  # done or not: each run is loaded again, nothing is repeated blindly
             for _, future in group:
-                if not future.done():
-                    future.set_exception(error)
+                _fail(future, error)
+            return
+        except Exception as error:  # noqa: BLE001  # edge 2 of 3: whatever the store raised goes to the run's own task
+            if len(group) == 1:
+                _fail(group[0][1], error)
+                return
+            for member in group:  # nothing of the group was written; one of them may be to blame, the rest must go on
+                await self._commit([member])
             return
         for (_, future), result in zip(group, results, strict=True):
             if not future.done():
                 future.set_result(result)
+
+
+def _fail(future: asyncio.Future[TurnResult], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)

@@ -212,7 +212,8 @@ class MemoryStore:
 
     async def absorb(self, run_ids: Sequence[str]) -> list[str]:
         runs = [self._shelf.runs.get(run_id) for run_id in run_ids]
-        woken = [run for run in runs if run is not None and run.resume is not None]
+        # Only of runs that are leased: a worker stopped past its lease still believes in runs that were swept (I9).
+        woken = [run for run in runs if run is not None and run.resume is not None and run.status == "running"]
         for run in woken:
             run.resume = None
         return [run.id for run in woken]

@@ -389,15 +389,18 @@ UPDATE executions SET epoch = epoch + 1 WHERE id = %(run)s AND type = 'workflow'
 -- reopen_run: a run that goes back is open again, and nobody's; its key may have been given to another meanwhile.
 UPDATE executions
    SET status = 'suspended', epoch = epoch + 1, lease_owner = NULL, completed_at = NULL, reason = NULL,
-       parked_by = NULL, pause_requested = false, reclaims = 0, dedup_key = NULL
+       parked_by = NULL, pause_requested = false, reclaims = 0, dedup_key = NULL, alarm = NULL, timer_count = 0
  WHERE id = %(run)s
 
 -- absorb: the owner of live runs takes their wake-ups, before it reads their mail (Q5). One whose cause is not
--- committed yet is locked, skipped, and found again.
+-- committed yet is locked, skipped, and found again. Only of runs that are leased: a worker that was stopped past its
+-- lease still believes in runs that were swept, and would take the wake-up that the sweep gave them (I9). The run is
+-- locked for that, so that the answer is not older than the wake-up.
 WITH picked AS MATERIALIZED (
-    SELECT id FROM executions
-     WHERE target_name = 'builtin.resume_workflow' AND status = 'pending'
-       AND parent_workflow_id = ANY (%(runs)s::text[]) FOR UPDATE SKIP LOCKED)
+    SELECT r.id FROM executions r JOIN executions w ON w.id = r.parent_workflow_id
+     WHERE r.target_name = 'builtin.resume_workflow' AND r.status = 'pending'
+       AND r.parent_workflow_id = ANY (%(runs)s::text[]) AND w.status = 'running'
+       FOR UPDATE OF r SKIP LOCKED FOR SHARE OF w SKIP LOCKED)
 DELETE FROM executions e USING picked WHERE e.id = picked.id RETURNING e.parent_workflow_id
 
 -- note_turns: runs that stay as they are, with another place in their mail or another alarm.

@@ -269,12 +269,16 @@ UPDATE executions
 -- pending_resumes: whether there is anything to absorb; a read, so that the usual case costs no commit.
 SELECT parent_workflow_id FROM executions
  WHERE target_name = 'builtin.resume_workflow' AND status = 'pending'
-   AND parent_workflow_id IN (SELECT value FROM json_each(:runs))
+   AND parent_workflow_id IN (SELECT w.id FROM executions w
+                               WHERE w.id IN (SELECT value FROM json_each(:runs)) AND w.status = 'running')
 
--- absorb: the owner of live runs takes their wake-ups, before it reads their mail (Q5).
+-- absorb: the owner of live runs takes their wake-ups, before it reads their mail (Q5). Only of runs that are leased: a
+-- worker that was stopped past its lease still believes in runs that were swept, and would take the wake-up that the
+-- sweep gave them (I9).
 DELETE FROM executions
  WHERE target_name = 'builtin.resume_workflow' AND status = 'pending'
-   AND parent_workflow_id IN (SELECT value FROM json_each(:runs))
+   AND parent_workflow_id IN (SELECT w.id FROM executions w
+                               WHERE w.id IN (SELECT value FROM json_each(:runs)) AND w.status = 'running')
 RETURNING parent_workflow_id
 
 -- turn_run: what a turn's commit is held against (Q7). Columns by place, for speed.
