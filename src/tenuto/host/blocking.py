@@ -66,7 +66,7 @@ class Blocking:
         """What a blocking caller gets for what an async one would."""
         if inspect.iscoroutine(outcome):
             outcome = self._thread.run(outcome)
-        wrapper = self._blocking_of.get(cast("type[Any]", type(outcome)))
+        wrapper = self._blocking_of.get(outcome.__class__)
         if wrapper is not None:
             return wrapper(outcome, self._thread)
         if isinstance(outcome, AsyncIterator):
