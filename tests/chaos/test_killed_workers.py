@@ -64,12 +64,17 @@ def _workers(url: str, effects: Path, count: int) -> Iterator[Workers]:
         workers.end()
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "postgres":
+        return str(request.getfixturevalue("postgres_url"))
+    return f"sqlite:///{tmp_path / 'chaos.db'}"
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("store", ["sqlite"])
-async def test_runs_end_whatever_is_killed_and_nothing_acknowledged_is_lost(store: str, tmp_path: Path) -> None:
+async def test_runs_end_whatever_is_killed_and_nothing_acknowledged_is_lost(url: str, tmp_path: Path) -> None:
     """R013, R033, R063: every run ends, every recorded step once, no signal or start lost, no update unanswered."""
     mixed = _mixed()
-    url = f"sqlite:///{tmp_path / 'chaos.db'}"
     effects = tmp_path / "effects.log"
     chance = random.Random(20261115)
     async with Tenuto(url, worker=False) as app:
