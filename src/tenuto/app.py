@@ -37,10 +37,9 @@ from tenuto.errors import (
 )
 from tenuto.host.blocking import Blocking, LoopThread
 from tenuto.host.definitions import Definitions
-from tenuto.host.effects import first_rows, gather
+from tenuto.host.effects import first_rows, gather, token_hash
 from tenuto.host.explain import Explanation, explain
 from tenuto.host.history import HistoryEntry, history_of
-from tenuto.host.runs import token_hash
 from tenuto.host.waiters import Ending, Waiters
 from tenuto.host.watching import RunEvent, watch
 from tenuto.host.worker import Worker

@@ -15,6 +15,7 @@ from tenuto import (
     Stop,
     Task,
     Tenuto,
+    heartbeat,
     hook,
     publish_state,
     receive,
@@ -403,3 +404,69 @@ def test_synchronous_programs_use_the_same_verbs_without_await(url: str) -> None
         assert run.result(timeout=LIMIT) == 10.0
         assert [entry.location for entry in run.history()] == ["sleep", "double", "half"]
         assert [record.id for record in sync_app.runs()] == [run.id]
+
+
+@workflow
+async def follower(other: str) -> str:
+    followed = await spawn(approval, id=other, if_exists="attach")
+    return f"heard: {await followed}"
+
+
+async def test_a_run_that_attaches_hears_the_end_of_the_other_when_it_comes_and_at_once_after_it(app: Tenuto) -> None:
+    """M091, R072"""
+    other = await app.start(approval, id="other")
+    await app.wait_until(lambda: _published(other, "waiting"), LIMIT)
+    early = await app.start(follower, "other")
+    await app.wait_until(lambda: _is(early, "suspended"), LIMIT)
+    await other.signal("approve", "Ada")
+    assert await early.result(timeout=LIMIT) == "heard: approved by Ada"
+    late = await app.start(follower, "other")
+    assert await late.result(timeout=LIMIT) == "heard: approved by Ada"
+
+
+@step(max_attempts=2, backoff="10ms")
+def importing(rows: int) -> int:
+    start = (step_info().details or {"row": 0})["row"]
+    for row in range(start, rows):
+        heartbeat({"row": row})
+        if row == 40 and step_info().attempt == 1:
+            raise ConnectionError("gone at row 40")
+    return start
+
+
+@workflow
+async def import_all(rows: int) -> int:
+    return await importing(rows)
+
+
+async def test_the_details_of_the_last_heartbeat_reach_the_next_attempt(app: Tenuto) -> None:
+    """M007"""
+    assert await (await app.start(import_all, 100)).result(timeout=LIMIT) == 40
+
+
+@workflow
+async def hooked(token: str) -> str:
+    first = await hook(token)
+    publish_state("open")
+    value = await first
+    first.close()
+    publish_state("closed")
+    await wait_for_signal("end")
+    return str(value)
+
+
+async def test_a_closed_hooks_token_is_free_again(app: Tenuto) -> None:
+    run = await app.start(hooked, "address-1")
+    await app.wait_until(lambda: _state_is(run, "open"), LIMIT)
+    await app.send_hook("address-1", "hello")
+    await app.wait_until(lambda: _state_is(run, "closed"), LIMIT)
+    with pytest.raises(HookNotFoundError):
+        await app.send_hook("address-1", "too late")
+    second = await app.start(hooked, "address-1")
+    await app.wait_until(lambda: _state_is(second, "open"), LIMIT)
+    await run.signal("end")
+    assert await run.result(timeout=LIMIT) == "hello"
+
+
+async def _state_is(run: Any, state: str) -> bool:
+    return await run.query() == state

@@ -3,34 +3,81 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from concurrent.futures import Executor
+from typing import Final
 
+from tenuto.errors import EnvironmentFault
 from tenuto.host.runner import perform
 from tenuto.kernel.commands import RunRollback, RunStep
 from tenuto.kernel.operations import Err, Ok, TimedOut
 from tenuto.model.steps import Attempt
+from tenuto.store.port import Store
 
 __all__ = ["run_limited"]
 
 
+WRITE_EVERY: Final = 1.0  # seconds between two heartbeats that are stored
+
+
+class Heartbeats:
+    """The heartbeats of one attempt: noticed at once, their details stored for the next attempt now and then."""
+
+    def __init__(self, store: Store, key: str, run_id: str | None) -> None:
+        self.beat = asyncio.Event()
+        self._store = store
+        self._key = key
+        self._run_id = run_id
+        self._loop = asyncio.get_running_loop()
+        self._details: bytes | None = None  # not stored yet
+        self._stored_at = -WRITE_EVERY
+        self._writing: asyncio.Task[None] | None = None
+
+    def heard(self, details: bytes) -> None:
+        """Called from the step's own thread."""
+        self._loop.call_soon_threadsafe(self._note, details)
+
+    def _note(self, details: bytes) -> None:
+        self.beat.set()
+        self._details = details
+        if self._run_id is not None and self._writing is None and self._loop.time() - self._stored_at >= WRITE_EVERY:
+            self._writing = asyncio.create_task(self.store())
+
+    async def store(self) -> None:
+        """Stores what was said last, if it is not stored yet."""
+        details, self._details = self._details, None
+        try:
+            if details is not None and self._run_id is not None:
+                await self._store.keep_details(self._key, self._run_id, details)
+                self._stored_at = self._loop.time()
+        except EnvironmentFault:
+            if self._details is None:  # the next heartbeat, or the end of the attempt, tries again
+                self._details = details
+        finally:
+            self._writing = None
+
+
 async def run_limited(
-    command: RunStep | RunRollback,
-    run_id: str | None,
-    threads: Executor | None,
-    details: bytes | None = None,
-    on_heartbeat: Callable[[bytes], None] | None = None,
+    store: Store, command: RunStep | RunRollback, run_id: str | None, threads: Executor | None
 ) -> Ok | Err | TimedOut:
-    """One attempt, cancelled at its timeout or after too long a silence. Cancelled from outside it raises."""
-    loop = asyncio.get_running_loop()
-    beat = asyncio.Event()
+    """One attempt, with what its last heartbeat said kept for the next one, wherever that runs."""
+    heartbeats = Heartbeats(store, command.key, run_id)
+    details: bytes | None = None
+    if isinstance(command, RunStep) and (command.attempt > 1 or command.heartbeat_ms is not None):
+        details = await store.details(command.key)
+    attempt = Attempt(
+        command.name, run_id, command.attempt, command.key, details=details, on_heartbeat=heartbeats.heard
+    )
+    outcome = await _limited(command, attempt, heartbeats.beat, threads)
+    if not isinstance(outcome, Ok):
+        await asyncio.sleep(0)  # what the step's thread has just said is on its way
+        await heartbeats.store()
+    return outcome
 
-    def heartbeat(data: bytes) -> None:  # comes from the step's own thread
-        loop.call_soon_threadsafe(beat.set)
-        if on_heartbeat is not None:
-            on_heartbeat(data)
 
-    attempt = Attempt(command.name, run_id, command.attempt, command.key, details=details, on_heartbeat=heartbeat)
+async def _limited(
+    command: RunStep | RunRollback, attempt: Attempt, beat: asyncio.Event, threads: Executor | None
+) -> Ok | Err | TimedOut:
+    """Cancelled at its timeout or after too long a silence. Cancelled from outside it raises."""
     heartbeat_ms = command.heartbeat_ms if isinstance(command, RunStep) else None
     if command.timeout_ms is None and heartbeat_ms is None:
         try:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 
-from tenuto.codec.rows import RunEncoder
+from tenuto.codec.rows import EncodedBatch, RunEncoder
 from tenuto.codec.values import dump, load
 from tenuto.errors import ChildCancelledError, ChildFailedError, ChildStartError, UpdateRejectedError
 from tenuto.kernel.commands import (
     CancelChild,
     CancelTask,
     CancelTimer,
+    CloseHook,
     Command,
     EnqueueTask,
     ReplyUpdate,
@@ -21,12 +23,12 @@ from tenuto.kernel.commands import (
 )
 from tenuto.kernel.facts import Done
 from tenuto.kernel.location import text
-from tenuto.kernel.operations import Completed, Err, Failed, Ok, Outcome
+from tenuto.kernel.operations import Completed, Continued, Err, Failed, Ok, Outcome
 from tenuto.kernel.records import Mail, MailKind
-from tenuto.kernel.turn import Definition, create
-from tenuto.store.port import NewRun, NewTimer, Outgoing, RunRecord
+from tenuto.kernel.turn import Definition, Turn, create
+from tenuto.store.port import Lease, NewRun, NewTimer, Outgoing, RunRecord, TurnCommit
 
-__all__ = ["Effects", "ending_mail", "first_rows", "gather"]
+__all__ = ["Effects", "ending_mail", "first_rows", "gather", "token_hash"]
 
 
 @dataclass(slots=True)
@@ -41,7 +43,35 @@ class Effects:
     timers: list[NewTimer] = field(default_factory=list[NewTimer])
     stopped_timers: list[str] = field(default_factory=list[str])
     facts: list[Done] = field(default_factory=list[Done])  # fed after the commit
+    closed_hooks: list[str] = field(default_factory=list[str])  # hashes of their tokens
     followed: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])  # run followed, location
+
+    def commit_of(self, turn: Turn, lease: Lease, status: str, rows: EncodedBatch, seen: int) -> TurnCommit:
+        """Everything a turn decided, as the store takes it."""
+        return TurnCommit(
+            lease,
+            status,
+            rows,
+            alarm=turn.batch.alarm,
+            runs=tuple(self.runs),
+            tasks=tuple(self.tasks),
+            cancelled_tasks=tuple(self.cancelled_tasks),
+            outgoing=tuple(self.outgoing),
+            followed=tuple(self.followed),
+            closed_hooks=tuple(self.closed_hooks),
+            answers=tuple(self.answers),
+            seen=seen,
+            mail_done=turn.batch.deleted_mail,
+            timers=tuple(self.timers),
+            stopped_timers=tuple(self.stopped_timers),
+            definition=turn.batch.version,
+            continued=isinstance(turn.outcome, Continued),
+        )
+
+
+def token_hash(token: str) -> str:
+    """What the store keeps of a hook's token."""
+    return sha256(token.encode()).hexdigest()
 
 
 def first_rows(definition: Definition, call: bytes, now: int, generation: int = 0) -> tuple[tuple[bytes, bytes], ...]:
@@ -68,6 +98,8 @@ def gather(
                 effects.timers.append(NewTimer(text(location), deadline, sort))
             case CancelTimer(location=location):
                 effects.stopped_timers.append(text(location))
+            case CloseHook(token=token):
+                effects.closed_hooks.append(token_hash(token))
             case StartChild():
                 _start_child(effects, run_id, command, known, definition, now)
             case CancelChild():

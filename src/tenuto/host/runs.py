@@ -7,7 +7,6 @@ import secrets
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
-from hashlib import sha256
 from typing import Any
 
 from tenuto.codec.rows import EncodedBatch, decode_rows, mail_key
@@ -16,7 +15,7 @@ from tenuto.errors import HookTakenError, TenutoError
 from tenuto.host.attempts import run_limited
 from tenuto.host.commit import Committer
 from tenuto.host.definitions import Definitions, find_handler
-from tenuto.host.effects import Effects, ending_mail, first_rows, gather
+from tenuto.host.effects import Effects, ending_mail, first_rows, gather, token_hash
 from tenuto.host.waiters import Ending
 from tenuto.kernel.commands import (
     CancelChild,
@@ -37,7 +36,7 @@ from tenuto.model.definitions import Workflow
 from tenuto.model.main import run_main
 from tenuto.store.port import Claim, Lease, RunRecord, Store, TurnCommit, TurnResult
 
-__all__ = ["HeldRun", "token_hash"]
+__all__ = ["HeldRun"]
 
 _MAIL = mail_key(0)[:2]
 
@@ -205,30 +204,11 @@ class HeldRun:
             rows = EncodedBatch(rows.range_deletes, rows.deletes, (*rows.puts, *fresh))
         elif turn.outcome is not None and record.parent is not None and not record.detached:
             effects.outgoing.extend(ending_mail(record, turn.outcome, [record.parent], now))
-        result = await self._committer.add(self._commit_of(turn, lease, rows, effects))
+        result = await self._committer.add(effects.commit_of(turn, lease, _status(turn), rows, self._seen))
         if result.verdict == "committed":
             self.timer = turn.batch.alarm
             self._learn(effects, result)
         return result
-
-    def _commit_of(self, turn: Turn, lease: Lease, rows: EncodedBatch, effects: Effects) -> TurnCommit:
-        return TurnCommit(
-            lease,
-            _status(turn),
-            rows,
-            alarm=turn.batch.alarm,
-            runs=tuple(effects.runs),
-            tasks=tuple(effects.tasks),
-            cancelled_tasks=tuple(effects.cancelled_tasks),
-            outgoing=tuple(effects.outgoing),
-            answers=tuple(effects.answers),
-            seen=self._seen,
-            mail_done=turn.batch.deleted_mail,
-            timers=tuple(effects.timers),
-            stopped_timers=tuple(effects.stopped_timers),
-            definition=turn.batch.version,
-            continued=isinstance(turn.outcome, Continued),
-        )
 
     def _learn(self, effects: Effects, result: TurnResult) -> None:
         lost = {outgoing.id for outgoing in result.undelivered}
@@ -278,7 +258,7 @@ class HeldRun:
                 pass  # durable: done in the commit
 
     async def _attempt(self, command: RunStep | RunRollback, key: tuple[Location, int]) -> None:
-        outcome = await run_limited(command, self._require().id, self._threads)
+        outcome = await run_limited(self._store, command, self._require().id, self._threads)
         if self._attempts.pop(key, None) is not None:
             self._facts.append(Done(command.location, command.attempt, outcome))
             self.touched.set()
@@ -309,8 +289,3 @@ def _status(turn: Turn) -> str:
             return "running"
         case _:
             return "running" if turn.waiting.in_flight else "suspended"
-
-
-def token_hash(token: str) -> str:
-    """What the store keeps of a hook's token."""
-    return sha256(token.encode()).hexdigest()

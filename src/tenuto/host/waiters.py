@@ -51,7 +51,6 @@ class Waiters:
         self._store = store
         self._busy = busy
         self._waiting: dict[str, list[_Waiter]] = {}
-        self._mark = -1
         self._listening: asyncio.Task[None] | None = None
 
     def tell(self, run_id: str, ending: Ending | None = None) -> None:
@@ -70,9 +69,10 @@ class Waiters:
         waiter = _Waiter(reached)
         self._waiting.setdefault(run_id, []).append(waiter)
         try:
-            if self._listening is None or self._listening.done():
-                self._mark = await self._store.changed(-1, 0)  # before the first look: nothing is missed
-                self._listening = asyncio.create_task(self._listen(), name="tenuto-waiters")
+            if not self._listens():
+                mark = await self._store.changed(-1, 0)  # before the first look: nothing is missed
+                if not self._listens():
+                    self._listening = asyncio.create_task(self._listen(mark), name="tenuto-waiters")
             while not await reached():
                 await waiter.event.wait()
                 waiter.event.clear()
@@ -90,10 +90,13 @@ class Waiters:
             self._listening.cancel()
             await asyncio.gather(self._listening, return_exceptions=True)
 
-    async def _listen(self) -> None:
+    def _listens(self) -> bool:
+        return self._listening is not None and not self._listening.done()
+
+    async def _listen(self, mark: int) -> None:
         while self._waiting:
             try:
-                self._mark = await self._store.changed(self._mark, POLL)
+                mark = await self._store.changed(mark, POLL)
             except EnvironmentFault as error:
                 log.warning("news could not be heard: %s", error)
                 await asyncio.sleep(POLL)

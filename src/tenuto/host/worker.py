@@ -33,6 +33,7 @@ log = logging.getLogger("tenuto.host")
 
 POLL: Final = 1.0  # seconds: the net under notifications that were lost
 LISTEN_PAUSE: Final = 0.02  # seconds between two looks that news caused
+LISTEN_PAUSE_LONGEST: Final = 0.1  # the same after looks that found nothing: the news was of our own commits
 CACHED_RUNS: Final = 1000  # suspended runs kept in memory to be spared a replay
 
 
@@ -72,6 +73,7 @@ class Worker:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._loops: list[asyncio.Task[None]] = []
         self._poked = asyncio.Event()
+        self._pause = LISTEN_PAUSE
         self._timers_changed = asyncio.Event()
         self._next_timer: int | None = None
         self._stopping = False
@@ -151,6 +153,7 @@ class Worker:
             except EnvironmentFault as error:
                 log.warning("nothing could be claimed: %s", error)
                 found = False
+            self._pause = LISTEN_PAUSE if found else min(LISTEN_PAUSE_LONGEST, self._pause * 1.5)
             if not found:
                 await _wait(self._poked, POLL)
 
@@ -164,7 +167,7 @@ class Worker:
                 log.warning("news could not be heard: %s", error)
                 await asyncio.sleep(POLL)
             self.poke()
-            await asyncio.sleep(LISTEN_PAUSE)
+            await asyncio.sleep(self._pause)
 
     async def _claim_once(self) -> bool:
         found = False
@@ -254,7 +257,7 @@ class Worker:
             command = RunStep(
                 parse(task.location), task.attempt, call, task.timeout_ms, task.heartbeat_ms, task.id, step.name
             )
-            outcome = await run_limited(command, task.run_id, self._threads)
+            outcome = await run_limited(self._store, command, task.run_id, self._threads)
             await self._store.end_task(await self._ending(task, step, outcome))
         except EnvironmentFault as error:
             log.warning("task %s: %s", task.id, error)

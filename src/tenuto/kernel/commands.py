@@ -12,6 +12,7 @@ __all__ = [
     "CancelStep",
     "CancelTask",
     "CancelTimer",
+    "CloseHook",
     "Command",
     "EnqueueTask",
     "RegisterHook",
@@ -52,6 +53,12 @@ class RegisterHook(NamedTuple):
     location: Location
     key: str
     token: str | None
+
+
+class CloseHook(NamedTuple):
+    """The token is free again. Done twice it is done once."""
+
+    token: str
 
 
 class CancelStep(NamedTuple):
@@ -125,6 +132,7 @@ Command: TypeAlias = (
     RunStep
     | RunRollback
     | RegisterHook
+    | CloseHook
     | CancelStep
     | EnqueueTask
     | StartTimer
@@ -143,7 +151,8 @@ def is_durable(command: Command) -> bool:
         case RunStep() | RunRollback() | RegisterHook() | CancelStep():
             return False
         case (
-            EnqueueTask()
+            CloseHook()
+            | EnqueueTask()
             | StartTimer()
             | CancelTimer()
             | StartChild()

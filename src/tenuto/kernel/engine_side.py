@@ -13,6 +13,7 @@ from typing import Any, assert_never
 
 from tenuto.errors import Evicted
 from tenuto.kernel.children import Children
+from tenuto.kernel.commands import CloseHook
 from tenuto.kernel.commits import Commits
 from tenuto.kernel.core import Core
 from tenuto.kernel.location import Segment
@@ -147,6 +148,12 @@ class EngineSide(Core):
             return
         self.journal.published = value
         self.journal.forced = True
+
+    def close_hook(self, token: str) -> None:
+        if self.inert:
+            raise Evicted
+        if not self.replaying:
+            self.journal.command(f"hook:{token}", CloseHook(token))
 
     def patch(self, patch_id: str, *, deprecate: bool = False) -> bool:
         return self.marks.patch(patch_id, deprecate=deprecate)

@@ -45,8 +45,10 @@ class Hook(AsyncIterator[Any], Awaitable[Any]):
         self._waits: list[Future[bytes]] = []
 
     def close(self) -> None:
-        """Takes no more payloads: `async for` ends."""
-        current("Hook.close()")
+        """Takes no more payloads: `async for` ends, and the token is free again."""
+        port = current("Hook.close()").port
+        if not self._closed:
+            port.close_hook(self.token)
         self._closed = True
         for wait in list(self._waits):
             wait.cancel()

@@ -117,6 +117,10 @@ class Port(Protocol):
         """Replaces the published state when this turn is committed."""
         ...
 
+    def close_hook(self, token: str) -> None:
+        """Frees a hook's token when this turn is committed."""
+        ...
+
     def patch(self, patch_id: str, *, deprecate: bool = False) -> bool:
         """The run's one decision about a patch."""
         ...

@@ -23,6 +23,7 @@ from tenuto.store.limits import RECLAIM_DELAY_MAX_MS, RECLAIM_DELAY_MS
 
 __all__ = [
     "CLOSED_FIRST",
+    "SINGLES",
     "cancelled_child",
     "cancelled_task",
     "interrupted_task",
@@ -36,6 +37,7 @@ __all__ = [
     "terminated_child",
 ]
 
+SINGLES: Final = pack((SINGLE,))  # the prefix of the rows a run has one of
 _OUTPUT: Final = pack((SINGLE, OUTPUT))
 _ERROR: Final = pack((SINGLE, ERROR))
 CLOSED_FIRST: Final = dump(UpdateRejectedError("closed"))  # to an update that the end of its run left undecided

@@ -251,6 +251,12 @@ class MemoryStore:
         status = "failed" if error is not None else "completed"
         return memory_tasks.close_task(self._shelf, task_id, status, output, error)
 
+    async def keep_details(self, key: str, run_id: str, details: bytes) -> None:
+        self._shelf.run(run_id).details[key] = details
+
+    async def details(self, key: str) -> bytes | None:
+        return next((run.details[key] for run in self._shelf.runs.values() if key in run.details), None)
+
     async def fire_timers(self, limit: int) -> int | None:
         before = self._shelf.news
         following = memory_tasks.fire_timers(self._shelf, limit)

@@ -129,6 +129,7 @@ class RunState:
     timers: dict[str, int] = field(default_factory=dict[str, int])  # its own, by location
     alarms: dict[str, int] = field(default_factory=dict[str, int])  # the store's: alarm, reclaim, start
     timer_count: int = 0
+    details: dict[str, bytes] = field(default_factory=dict[str, bytes])  # of heartbeats, by idempotency key
 
     @property
     def id(self) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tenuto.codec.records import encode_mail
-from tenuto.store.endings import outcome_of, refused_child, result
+from tenuto.codec.rows import EncodedBatch
+from tenuto.store.endings import SINGLES, outcome_of, refused_child, result
 from tenuto.store.memory_mail import close, deliver, tell_watchers
-from tenuto.store.memory_state import RunState, Shelf, Table, checked
+from tenuto.store.memory_state import RunState, Shelf, Table, Watcher, checked
 from tenuto.store.memory_tasks import cancel_tasks, queue_task
 from tenuto.store.port import CLOSED, NewRun, Outgoing, TurnCommit, TurnResult
 
@@ -85,6 +86,11 @@ def _write_effects(shelf: Shelf, run: RunState, commit: TurnCommit) -> tuple[Out
     for task in commit.tasks:
         queue_task(shelf, task, run.id)
     cancel_tasks(shelf, commit.cancelled_tasks)
+    for token in commit.closed_hooks:
+        if shelf.hooks.get(token, ("", ""))[0] == run.id:
+            del shelf.hooks[token]
+    for target, location in commit.followed:
+        _follow(shelf, run, target, location)
     for new in commit.runs:
         _start_child(shelf, run, new)
     return tuple(outgoing for outgoing in commit.outgoing if not deliver(shelf, outgoing))
@@ -101,6 +107,17 @@ def _start_child(shelf: Shelf, run: RunState, new: NewRun) -> None:
     error = refused_child(new.id, target, status)
     mail = result(new.parent[1], None, error, 1, shelf.clock())
     deliver(shelf, Outgoing(run.id, mail, f"refused:{new.parent[1]}"))
+
+
+def _follow(shelf: Shelf, run: RunState, target: str, location: str) -> None:
+    """The run hears of the end of one it did not start: when it comes, or at once if it has come."""
+    followed = shelf.runs.get(target)
+    if followed is None or followed.open:
+        shelf.watchers.setdefault(target, []).append(Watcher(run.id, location, f"{run.id}:{location}"))
+        return
+    stored = EncodedBatch((), (), tuple(followed.table.list(SINGLES)))
+    mail = result(location, *outcome_of(target, followed.status, stored), 1, shelf.clock())
+    deliver(shelf, Outgoing(run.id, mail, f"end:{target}:{location}"))
 
 
 def _move(shelf: Shelf, run: RunState, commit: TurnCommit) -> bool:

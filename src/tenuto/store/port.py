@@ -178,6 +178,8 @@ class TurnCommit:
     tasks: tuple[EnqueueTask, ...] = ()
     cancelled_tasks: tuple[str, ...] = ()
     outgoing: tuple[Outgoing, ...] = ()
+    followed: tuple[tuple[str, str], ...] = ()  # runs it did not start: their id, and where its own operation is
+    closed_hooks: tuple[str, ...] = ()  # hashes of tokens that are free again
     answers: tuple[tuple[str, bytes], ...] = ()  # rejected updates: their id and a dumped error
     seen: int = 0  # the last mail number this run has been given
     mail_done: tuple[int, ...] = ()  # mail other than signals that this turn decided
@@ -333,6 +335,14 @@ class Store(Protocol):
 
     async def end_task(self, end: TaskEnd) -> bool:
         """Ends an attempt of a task with its result mail and wake-up; False: the worker had lost it."""
+        ...
+
+    async def keep_details(self, key: str, run_id: str, details: bytes) -> None:
+        """What the last heartbeat of a step said, for its next attempt, wherever that runs."""
+        ...
+
+    async def details(self, key: str) -> bytes | None:
+        """What was kept under this idempotency key."""
         ...
 
     async def fire_timers(self, limit: int) -> int | None:

@@ -231,6 +231,14 @@ class PostgresStore:
     async def end_task(self, end: TaskEnd) -> bool:
         return await self._transact(lambda transaction: postgres_tasks.end_task(transaction, end))
 
+    async def keep_details(self, key: str, run_id: str, details: bytes) -> None:
+        values = {"key": key, "run": run_id, "details": details}
+        await self._here(lambda: self._database.write("put_details", values))
+
+    async def details(self, key: str) -> bytes | None:
+        found = await self._here(lambda: self._database.read("get_details", {"key": key}))
+        return bytes(found[0][0]) if found else None
+
     async def fire_timers(self, limit: int) -> int | None:
         fired, following = await self._here(lambda: postgres_tasks.fire_timers(self._database, limit))
         if fired:

@@ -510,6 +510,10 @@ RETURNING h.token_hash
 -- drop_hook: the token a hook had before, where a new one was minted because the first did not reach the run.
 DELETE FROM hooks WHERE key = %(key)s AND workflow_id = %(run)s AND token_hash <> %(token)s
 
+-- close_hooks: their runs take no more of them; the tokens are free again.
+DELETE FROM hooks h USING unnest(%(tokens)s::text[], %(runs)s::text[]) AS c(token, run)
+ WHERE h.token_hash = c.token AND h.workflow_id = c.run
+
 -- hook_owner: the open run that has a token.
 SELECT h.workflow_id FROM hooks h JOIN executions e ON e.id = h.workflow_id
  WHERE h.token_hash = %(token)s
@@ -524,7 +528,17 @@ UNION ALL
 SELECT workflow_id, op, 1 FROM watchers WHERE target_id = %(id)s
  ORDER BY 3, 1, 2
 
--- insert_watcher: a task whose key is taken follows the one that has it.
+-- put_details: the last heartbeat of a step; a worker writes at most one a second.
+INSERT INTO step_details (key, workflow_id, details, at) VALUES (%(key)s, %(run)s, %(details)s, tenuto_now())
+ON CONFLICT (key) DO UPDATE SET details = excluded.details, at = excluded.at
+
+-- get_details: for the next attempt. They go with their run.
+SELECT details FROM step_details WHERE key = %(key)s
+
+-- lock_followed: a run that is to be followed. The lock waits for one that is just closing: it has read its followers.
+SELECT status FROM executions WHERE id = %(id)s FOR NO KEY UPDATE
+
+-- insert_watcher: a task whose key is taken, or a run that attaches, follows the execution that is there.
 INSERT INTO watchers (target_id, workflow_id, op, task_id) VALUES (%(target)s, %(run)s, %(op)s, %(task)s)
 ON CONFLICT DO NOTHING
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from tenuto.codec.keys import prefix_end
+from tenuto.codec.rows import EncodedBatch
 from tenuto.kernel.commands import EnqueueTask
-from tenuto.store.endings import refused_child, result
-from tenuto.store.port import NewRun, Outgoing, TurnCommit
+from tenuto.store.endings import SINGLES, outcome_of, refused_child, result
+from tenuto.store.port import CLOSED, NewRun, Outgoing, TurnCommit
 from tenuto.store.postgres_connection import Row, Transaction
 from tenuto.store.postgres_mail import deliver
 from tenuto.store.postgres_runs import LATEST, new_run
@@ -56,6 +58,13 @@ async def write_effects(
     await _write_mail_and_timers(transaction, commits, runs)
     await _write_tasks(transaction, commits)
     await _start_children(transaction, [(commit.lease.run_id, run) for commit in commits for run in commit.runs])
+    closed = [(token, commit.lease.run_id) for commit in commits for token in commit.closed_hooks]
+    if closed:
+        values = {"tokens": [token for token, _ in closed], "runs": [run_id for _, run_id in closed]}
+        await transaction.run("close_hooks", values)
+    for commit in commits:
+        for target, location in commit.followed:
+            await _follow(transaction, commit.lease.run_id, target, location)
     outgoing = [one for commit in commits for one in commit.outgoing]
     return await deliver(transaction, outgoing) if outgoing else []
 
@@ -118,6 +127,19 @@ async def _write_tasks(transaction: Transaction, commits: Sequence[TurnCommit]) 
     withdrawn = [task_id for commit in commits for task_id in commit.cancelled_tasks]
     if withdrawn:
         await cancel_tasks(transaction, withdrawn)
+
+
+async def _follow(transaction: Transaction, run_id: str, target: str, location: str) -> None:
+    """The run hears of the end of one it did not start: when it comes, or at once if it has come."""
+    found = await transaction.one("lock_followed", {"id": target})
+    if found is None or found[0] not in CLOSED:
+        watcher = {"target": target, "run": run_id, "op": location, "task": f"{run_id}:{location}"}
+        await transaction.run("insert_watcher", watcher)
+        return
+    rows = await transaction.all("range_rows", {"id": target, "first": SINGLES, "last": prefix_end(SINGLES)})
+    stored = EncodedBatch((), (), tuple((bytes(key), bytes(value)) for key, value in rows))
+    mail = result(location, *outcome_of(target, found[0], stored), 1, transaction.now)
+    await deliver(transaction, (Outgoing(run_id, mail, f"end:{target}:{location}"),))
 
 
 async def _start_children(transaction: Transaction, children: Sequence[tuple[str, NewRun]]) -> None:

@@ -63,7 +63,15 @@ def _only_rows(commit: TurnCommit) -> bool:
     return (
         commit.status == "running"
         and bool(rows.puts)
-        and not (rows.deletes or rows.range_deletes or commit.outgoing or commit.mail_done or commit.answers)
+        and not (
+            rows.deletes
+            or rows.range_deletes
+            or commit.outgoing
+            or commit.followed
+            or commit.closed_hooks
+            or commit.mail_done
+            or commit.answers
+        )
         and not (commit.tasks or commit.cancelled_tasks or commit.timers or commit.stopped_timers or commit.runs)
         and commit.definition is None
         and not commit.continued

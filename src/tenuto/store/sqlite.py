@@ -228,6 +228,14 @@ class SqliteStore:
     async def end_task(self, end: TaskEnd) -> bool:
         return await self._write(lambda connection: sqlite_tasks.end_task(connection, end))
 
+    async def keep_details(self, key: str, run_id: str, details: bytes) -> None:
+        values = {"key": key, "run": run_id, "details": details}
+        await self._write(lambda connection: connection.run("put_details", values))
+
+    async def details(self, key: str) -> bytes | None:
+        row = await self._read(lambda connection: connection.one("get_details", {"key": key}))
+        return None if row is None else row[0]
+
     async def fire_timers(self, limit: int) -> int | None:
         return await self._write(lambda connection: sqlite_tasks.fire_timers(connection, limit))
 

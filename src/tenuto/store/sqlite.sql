@@ -356,6 +356,9 @@ SELECT workflow_id FROM hooks WHERE token_hash = :token
 -- delete_hook: of the same hook, which is opened again.
 DELETE FROM hooks WHERE key = :key OR token_hash = :token
 
+-- close_hook: its run takes no more of it; the token is free again.
+DELETE FROM hooks WHERE token_hash = :token AND workflow_id = :run
+
 -- insert_hook: only an open run has hooks.
 INSERT INTO hooks (token_hash, workflow_id, key)
 SELECT :token, id, :key FROM executions
@@ -376,7 +379,14 @@ SELECT parent_workflow_id, parent_op FROM executions WHERE id = :id AND parent_w
 -- watchers_of: who follows an execution without having started it.
 SELECT workflow_id, op FROM watchers WHERE target_id = :id ORDER BY workflow_id, op
 
--- insert_watcher: a task whose key is taken follows the one that has it.
+-- put_details: the last heartbeat of a step; a worker writes at most one a second.
+INSERT INTO step_details (key, workflow_id, details, at) VALUES (:key, :run, :details, tenuto_now())
+ON CONFLICT (key) DO UPDATE SET details = excluded.details, at = excluded.at
+
+-- get_details: for the next attempt. They go with their run.
+SELECT details FROM step_details WHERE key = :key
+
+-- insert_watcher: a task whose key is taken, or a run that attaches, follows the execution that is there.
 INSERT INTO watchers (target_id, workflow_id, op, task_id) VALUES (:target, :run, :op, :task) ON CONFLICT DO NOTHING
 
 -- delete_watchers: all that follow an execution; they have been told.

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from tenuto.codec.rows import EncodedBatch
 from tenuto.errors import RunNotFoundError
 from tenuto.store.connection import Connection
-from tenuto.store.endings import outcome_of, refused_child, result
+from tenuto.store.endings import SINGLES, outcome_of, refused_child, result
 from tenuto.store.port import CLOSED, NewRun, Outgoing, TurnCommit, TurnResult
 from tenuto.store.sqlite_mail import deliver, empty_closed, listed, tell_watchers, wake
-from tenuto.store.sqlite_runs import create
+from tenuto.store.sqlite_runs import create, get, rows
 from tenuto.store.sqlite_tasks import cancel_tasks, queue_task
 
 __all__ = ["commit_group"]
@@ -108,9 +108,25 @@ def _write_effects(connection: Connection, commit: TurnCommit, alarm: int | None
         cancel_tasks(connection, commit.cancelled_tasks)
     for run in commit.runs:
         _start_child(connection, run_id, run)
+    for token in commit.closed_hooks:
+        connection.run("close_hook", {"token": token, "run": run_id})
+    for target, location in commit.followed:
+        _follow(connection, run_id, target, location)
     if not commit.outgoing:
         return ()
     return tuple(outgoing for outgoing in commit.outgoing if not deliver(connection, outgoing))
+
+
+def _follow(connection: Connection, run_id: str, target: str, location: str) -> None:
+    """The run hears of the end of one it did not start: when it comes, or at once if it has come."""
+    record = get(connection, target)
+    if record is None or record.status not in CLOSED:
+        watcher = {"target": target, "run": run_id, "op": location, "task": f"{run_id}:{location}"}
+        connection.run("insert_watcher", watcher)
+        return
+    stored = EncodedBatch((), (), tuple(rows(connection, target, SINGLES)))
+    mail = result(location, *outcome_of(target, record.status, stored), 1, connection.now)
+    deliver(connection, Outgoing(run_id, mail, f"end:{target}:{location}"))
 
 
 def _timer_id(run_id: str, location: str) -> str:

@@ -64,7 +64,6 @@ class Engine:
         self._jobs: dict[JobKey, Job] = {}
         self._details: dict[str, bytes] = {}  # heartbeats by idempotency key
         self._retries: list[tuple[int, int, str, int]] = []  # tasks to be tried: when, order, id, attempt
-        self._followers: dict[str, list[tuple[str, str]]] = {}
         self._graveyard: list[KernelRun] = []  # what a crash left: never stepped again, closed at the end
         self._workflows: dict[str, Workflow[..., Any]] = {}
         self._minted = 0
@@ -316,22 +315,7 @@ class Engine:
             rows = EncodedBatch(rows.range_deletes, rows.deletes, (*rows.puts, *fresh))
         elif turn.outcome is not None:
             effects.outgoing.extend(self._endings(record, turn))
-        undelivered = await self.store.commit(
-            TurnCommit(
-                live.lease,
-                status,
-                rows,
-                turn.batch.alarm,
-                None,
-                tuple(effects.runs),
-                tuple(effects.tasks),
-                tuple(effects.cancelled_tasks),
-                tuple(effects.outgoing),
-                tuple(effects.answers),
-                seen=live.seen_mail,
-                mail_done=turn.batch.deleted_mail,
-            )
-        )
+        undelivered = await self.store.commit(effects.commit_of(turn, live.lease, status, rows, live.seen_mail))
         self._after_commit(record, live, turn, effects, undelivered)
 
     def _after_commit(
@@ -341,8 +325,8 @@ class Engine:
             self.wake(new.id)
         for outgoing in effects.outgoing:
             self.wake(outgoing.run_id)
-        for target, location in effects.followed:
-            self._followers.setdefault(target, []).append((record.id, location))
+        if effects.followed or turn.outcome is not None:
+            self._awake.update(dict.fromkeys(self._live))  # whoever follows has mail now
         lost = {outgoing.id for outgoing in undelivered}
         for fact in effects.facts:
             dropped = live.run.key_of(fact.location) in lost
@@ -355,11 +339,10 @@ class Engine:
             self.wake(record.id)
 
     def _endings(self, record: RunRecord, turn: Turn) -> list[Outgoing]:
-        """Tells the parent, and whoever follows the run, how it ended."""
-        told = self._followers.pop(record.id, [])
-        if record.parent is not None and not record.detached:
-            told = [*told, record.parent]
-        return ending_mail(record, turn.outcome, told, self.now_ms) if turn.outcome is not None else []
+        """Tells the parent how the run ended; the store tells whoever follows it."""
+        if turn.outcome is None or record.parent is None or record.detached:
+            return []
+        return ending_mail(record, turn.outcome, [record.parent], self.now_ms)
 
     async def _rebuild(self, run_id: str) -> None:
         """What a crash after this turn would do: the run is loaded from its rows. Attempts under way go on.
