@@ -86,10 +86,10 @@ class Worker:
     async def start(self) -> None:
         await self._register()
         self._loops = [
-            self._forever("claims", self._claim()),
-            self._forever("timers", self._fire()),
-            self._forever("sweep", self._sweep()),
-            self._forever("news", self._listen()),
+            self._forever("claims", self._claim),
+            self._forever("timers", self._fire),
+            self._forever("sweep", self._sweep),
+            self._forever("news", self._listen),
         ]
 
     async def _register(self) -> None:
@@ -99,8 +99,18 @@ class Worker:
         self._renewal = Renewal(self._store, self._id, self._lease_ms, self._block_limit, self._lost)
         self._renewal.start()
 
-    def _forever(self, name: str, loop: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        return asyncio.create_task(loop, name=f"tenuto-{name}")
+    def _forever(self, name: str, loop: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
+        return asyncio.create_task(self._until_done(name, loop), name=f"tenuto-{name}")
+
+    async def _until_done(self, name: str, loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        while True:
+            try:
+                return await loop()
+            except EnvironmentFault as error:
+                log.warning("%s: %s", name, error)
+            except Exception:
+                log.exception("%s failed", name)  # edge 2 of 3: a worker that stops looking would be a silent loss
+            await asyncio.sleep(POLL)
 
     async def stop(self) -> None:
         """Stops claiming, lets work in flight end within the grace time, then gives everything back."""
@@ -132,7 +142,7 @@ class Worker:
         self._held.clear()
         self._cache.clear()
         if not self._stopping:
-            self._loops.append(self._forever("register", self._register()))
+            self._loops.append(self._forever("register", self._register))
 
     @property
     def busy(self) -> bool:
@@ -148,13 +158,13 @@ class Worker:
     async def _claim(self) -> None:
         while True:
             self._poked.clear()
+            self._pause = min(LISTEN_PAUSE_LONGEST, self._pause * 1.5)
             try:
-                found = await self._claim_once()
+                more = await self._claim_once()
             except EnvironmentFault as error:
                 log.warning("nothing could be claimed: %s", error)
-                found = False
-            self._pause = LISTEN_PAUSE if found else min(LISTEN_PAUSE_LONGEST, self._pause * 1.5)
-            if not found:
+                more = False
+            if not more:
                 await _wait(self._poked, POLL)
 
     async def _listen(self) -> None:
@@ -170,15 +180,14 @@ class Worker:
             await asyncio.sleep(self._pause)
 
     async def _claim_once(self) -> bool:
-        found = False
+        """Takes what there is room for; whether there may be more."""
         if self._held:
             for run_id in await self._store.absorb(list(self._held)):
-                found = True
+                self._pause = LISTEN_PAUSE
                 if (held := self._held.get(run_id)) is not None:
                     held.mail_arrived()
         # Together: a store that groups its writes makes one commit of both.
-        runs, tasks = await asyncio.gather(self._claim_runs(), self._claim_tasks())
-        return found or runs or tasks
+        return any(await asyncio.gather(self._claim_runs(), self._claim_tasks()))
 
     async def _claim_runs(self) -> bool:
         room = self._concurrency - len(self._driving)
@@ -186,8 +195,9 @@ class Worker:
             return False
         claims = await self._store.claim_runs(self._id, self._definitions.workflows(), room)
         for claim in claims:
+            self._pause = LISTEN_PAUSE
             self._begin(claim)
-        return bool(claims)
+        return len(claims) >= room
 
     async def _claim_tasks(self) -> bool:
         room = self._concurrency - len(self._tasks)
@@ -195,8 +205,9 @@ class Worker:
             return False
         tasks = await self._store.claim_tasks(self._id, self._definitions.steps(), self._queues, room)
         for task in tasks:
+            self._pause = LISTEN_PAUSE
             self._tasks[task.id] = asyncio.create_task(self._run_task(task))
-        return bool(tasks)
+        return len(tasks) >= room
 
     def _begin(self, claim: Claim) -> None:
         run_id = claim.lease.run_id
