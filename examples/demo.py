@@ -1,9 +1,7 @@
-"""An order that survives the death of its worker.
+"""An order that survives the death of its worker: `python examples/demo.py`.
 
-    python examples/demo.py
-
-Starts an order on a SQLite file, kills the worker's process with SIGKILL between two steps, starts another one, and shows
-which steps were reused from history and which ran. The file stays behind, to be looked at.
+Starts an order on a SQLite file, kills the worker's process with SIGKILL between two steps, starts another one, and
+shows which steps were reused from history and which ran. The file stays behind, to be looked at.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Describes the public surface as text: names, signatures, types. `--write` renews the golden file.
 
-    python scripts/describe_surface.py [--write]
+python scripts/describe_surface.py [--write]
 """
 
 from __future__ import annotations

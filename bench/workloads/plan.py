@@ -41,8 +41,8 @@ FULL = Plan(
     replays=3,
     long_row=20_000,
     raw_seconds=0.5,
-    tenuto=Amounts(1_000, 1_000, 15, 1_000, 5_000, 15, 10_000, 30.0),
-    peer=Amounts(100, 30, 9, 100, 500, 5, 200, 12.0),
+    tenuto=Amounts(1_000, 1_000, 15, 1_000, 5_000, 15, 10_000, 20.0),
+    peer=Amounts(100, 20, 9, 100, 500, 5, 200, 10.0),
 )
 QUICK = Plan(
     rounds=1,

@@ -296,7 +296,7 @@ def test_a_turn_that_does_not_end_parks_the_run(drive, monkeypatch):
 
     async def body() -> Any:
         await step("a", work)
-        while True:  # noqa: ASYNC110  # that is the mistake
+        while True:  # that is the mistake
             await asyncio.sleep(0)
 
     run = drive(body)
