@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tenuto import FatalError, Tenuto, sleep, step, wait_for_signal, workflow
+from tenuto import FatalError, RunHandle, Tenuto, sleep, step, wait_for_signal, workflow
 
 DATABASE = Path(".tenuto") / "demo.db"
 URL = f"sqlite:///{DATABASE}"
@@ -69,7 +69,7 @@ async def main() -> None:
         print(f"  {run.id} started")
         while len([entry for entry in await run.history() if entry.status == "completed"]) < 2:
             await asyncio.sleep(0.05)
-        await show(run, first.pid)
+        await show(run)
         print(f"  killing process {first.pid} with SIGKILL")
         first.send_signal(signal.SIGKILL)
         first.wait()
@@ -86,8 +86,8 @@ async def main() -> None:
         print(f"\nsteps of process {first.pid} were reused from history; process {second.pid} ran only what was left")
 
 
-async def show(run: object, pid: int) -> None:
-    for entry in await run.history():  # type: ignore[attr-defined]
+async def show(run: RunHandle[list[str]]) -> None:
+    for entry in await run.history():
         print(f"    {entry.location:12} {entry.status}" + (f"  {entry.value}" if entry.value else ""))
 
 

@@ -10,9 +10,26 @@ import pytest
 from tenuto import Tenuto
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+def _url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    match request.param:
+        case "memory":
+            return "memory://"
+        case "sqlite":
+            return f"sqlite:///{tmp_path / 'app.db'}"
+        case _:
+            found: str = request.getfixturevalue("postgres_url")
+            return found
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path / 'app.db'}"
+    return _url(request, tmp_path)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def lasting_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A store that several apps can open, one after another or together."""
+    return _url(request, tmp_path)
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from tenuto.kernel.commands import (
     is_durable,
 )
 from tenuto.kernel.facts import Done, Fact, fact_of
-from tenuto.kernel.location import Location
+from tenuto.kernel.location import Location, text
 from tenuto.kernel.operations import Cancelled, Completed, Continued, Err, Failed, Ok, Parked
 from tenuto.kernel.turn import Run, Turn
 from tenuto.model.definitions import Workflow
@@ -160,6 +160,8 @@ class HeldRun:
             self.touched.set()
             return None
         if turn.outcome is not None:
+            if self.run is not None and self.run.mailbox.buffered:
+                self.notices.append(f"it ended with {self.run.mailbox.buffered} signals nobody took")
             self.drop()
             return _status(turn)
         if result is not None and not result.kept:
@@ -204,7 +206,9 @@ class HeldRun:
             rows = EncodedBatch(rows.range_deletes, rows.deletes, (*rows.puts, *fresh))
         elif turn.outcome is not None and record.parent is not None and not record.detached:
             effects.outgoing.extend(ending_mail(record, turn.outcome, [record.parent], now))
-        result = await self._committer.add(effects.commit_of(turn, lease, _status(turn), rows, self._seen))
+        # What the commit itself tells the run is taken in the next turn: until then the lease is kept.
+        status = "running" if effects.facts and turn.outcome is None else _status(turn)
+        result = await self._committer.add(effects.commit_of(turn, lease, status, rows, self._seen))
         if result.verdict == "committed":
             self.timer = turn.batch.alarm
             self._learn(effects, result)
@@ -215,6 +219,8 @@ class HeldRun:
         for fact in effects.facts:
             assert self.run is not None  # noqa: S101  # just committed
             dropped = self.run.key_of(fact.location) in lost
+            if dropped:
+                self.notices.append(f"signal at {text(fact.location)} was dropped: no open run has that id")
             note = Err(dump(LookupError("no open run has that id"))) if dropped else fact.outcome
             self._facts.append(fact._replace(outcome=note))
             self.touched.set()
