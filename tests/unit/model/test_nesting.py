@@ -41,7 +41,8 @@ from tenuto import (
     wait_for_signal,
     workflow,
 )
-from tenuto.errors import NestingError, ReadOnlyError, UpdateRejectedError
+from tenuto.errors import NestingError, NotInWorkflowError, QueryFailedError, ReadOnlyError, UpdateRejectedError
+from tenuto.model.state import answer_query
 from tenuto.testing import Engine
 
 from .conftest import locations
@@ -275,3 +276,31 @@ async def test_the_place_is_checked_again_where_a_call_is_awaited(engine: Engine
         return ""
 
     assert await (await engine.start(go)).result() == "refused"
+
+
+@pytest.mark.parametrize("name", [*OPERATIONS, *RECEIVE, *UPDATE_STATE])
+def test_a_query_may_only_look_at_the_state_it_was_given(name: str) -> None:
+    call = {**OPERATIONS, **RECEIVE, **UPDATE_STATE}[name]
+    with pytest.raises(QueryFailedError) as failed:
+        answer_query(child, None, lambda state: call())
+    assert isinstance(failed.value.__cause__, ReadOnlyError)
+
+
+@pytest.mark.parametrize("name", [name for name in [*OPERATIONS, *RECEIVE, *UPDATE_STATE] if "step" not in name])
+def test_outside_a_run_only_steps_can_be_called(name: str) -> None:
+    with pytest.raises(NotInWorkflowError):
+        {**OPERATIONS, **RECEIVE, **UPDATE_STATE}[name]()
+
+
+async def test_in_the_body_of_a_step_only_steps_can_be_called(engine: Engine) -> None:
+    calls = {**OPERATIONS, **RECEIVE, **UPDATE_STATE}
+
+    @step
+    async def body() -> dict[str, str]:
+        return await attempts({name: call for name, call in calls.items() if "step" not in name})
+
+    @workflow
+    async def go() -> Any:
+        return await body()
+
+    assert set((await (await engine.start(go)).result()).values()) == {"NotInWorkflowError"}

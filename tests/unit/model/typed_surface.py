@@ -25,11 +25,13 @@ from tenuto import (
     Received,
     Reply,
     Retry,
+    RunHandle,
     RunInfo,
     Step,
     StepInfo,
     Stop,
     Task,
+    Tenuto,
     Update,
     Winner,
     Won,
@@ -270,3 +272,27 @@ async def check_mistakes() -> None:
     checkout.bind(1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     removed("a", "stepp")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     step(max_attempt=3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+
+
+# --- the app: arguments and results are inferred through start, update, query and handlers
+
+
+@workflow
+async def typed_order(sku: str, count: int) -> list[str]:
+    return [sku] * count
+
+
+@typed_order.query("size")
+def typed_size(state: Any, factor: int) -> int:
+    return factor
+
+
+async def through_the_app(app: Tenuto) -> None:
+    run = await app.start(typed_order, "violin", 2)
+    assert_type(run, RunHandle[list[str]])
+    assert_type(await run.result(timeout="1s"), list[str])
+    assert_type(await run.query(typed_size, 3), int)
+    assert_type(await app.start(typed_order.bind(sku="bow", count=1)), RunHandle[list[str]])
+    assert_type(await app.start("typed_order", 1), RunHandle[Any])
+    await app.start(typed_order, "violin", "two")  # type: ignore[arg-type, call-arg]  # pyright: ignore[reportArgumentType]
+    await run.query(typed_size, "three")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
