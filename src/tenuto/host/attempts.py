@@ -42,6 +42,12 @@ class Heartbeats:
         if self._run_id is not None and self._writing is None and self._loop.time() - self._stored_at >= WRITE_EVERY:
             self._writing = asyncio.create_task(self.store())
 
+    async def flush(self) -> None:
+        """Everything said so far is stored; one write after the other, or an older one could come last."""
+        if self._writing is not None:
+            await self._writing
+        await self.store()
+
     async def store(self) -> None:
         """Stores what was said last, if it is not stored yet."""
         details, self._details = self._details, None
@@ -70,7 +76,7 @@ async def run_limited(
     outcome = await _limited(command, attempt, heartbeats.beat, threads)
     if not isinstance(outcome, Ok):
         await asyncio.sleep(0)  # what the step's thread has just said is on its way
-        await heartbeats.store()
+        await heartbeats.flush()
     return outcome
 
 

@@ -247,7 +247,11 @@ class Worker:
         held.notices.clear()
 
     def _let_go(self, run_id: str, held: HeldRun, left: str) -> None:
-        if left == "suspended":
+        # The run may have been claimed again before its last turn came to rest here: then this one is the older.
+        if left == "suspended" and run_id not in self._held:
+            older = self._cache.pop(run_id, None)
+            if older is not None and older is not held:
+                older.drop()
             self._cache[run_id] = held
             while len(self._cache) > CACHED_RUNS:
                 self._cache.popitem(last=False)[1].drop()
