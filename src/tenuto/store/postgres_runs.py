@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from tenuto.codec.keys import prefix_end
@@ -12,6 +12,7 @@ from tenuto.store.endings import terminated_child
 from tenuto.store.port import Claim, Lease, NewRun, RunFilter, RunRecord
 from tenuto.store.postgres_connection import Database, Row, Transaction
 from tenuto.store.postgres_mail import cancel_children, close_runs, lock, tell_end, wake
+from tenuto.store.run_rows import record_of_columns
 
 __all__ = [
     "LATEST",
@@ -59,26 +60,8 @@ def new_run(run: NewRun) -> dict[str, Any]:
 
 def record_of(row: Row) -> RunRecord:
     """A run out of the columns every statement about runs gives."""
-    (run_id, target, status, epoch, alarm, reason, by, operation, parent, definition, queue, run_no) = row[:12]
-    created_at, started_at, completed_at, attributes = row[12:16]
-    known: Mapping[str, Any] = attributes if attributes is not None else {}
-    return RunRecord(
-        run_id,
-        target,
-        status,
-        epoch,
-        alarm,
-        reason,
-        None if by is None else (by, operation),
-        by is not None and parent is None,
-        definition,
-        queue,
-        run_no,
-        created_at,
-        started_at,
-        completed_at,
-        known,
-    )
+    attributes: Any = row[15]
+    return record_of_columns(row, attributes if attributes is not None else {})
 
 
 async def get(database: Database, run_id: str) -> RunRecord | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tenuto.codec.keys import prefix_end
@@ -11,6 +11,7 @@ from tenuto.errors import RunNotFoundError
 from tenuto.store.connection import Connection, Row
 from tenuto.store.endings import terminated_child
 from tenuto.store.port import Claim, Lease, NewRun, RunFilter, RunRecord
+from tenuto.store.run_rows import record_of_columns
 from tenuto.store.sqlite_mail import cancel_children, empty_closed, listed, tell_end, wake
 
 __all__ = [
@@ -64,26 +65,8 @@ def create(connection: Connection, run: NewRun) -> bool:
 
 def record_of(row: Row) -> RunRecord:
     """A run out of the columns every statement about runs gives."""
-    (run_id, target, status, epoch, alarm, reason, by, operation, parent, definition, queue, run_no) = row[:12]
-    created_at, started_at, completed_at, attributes = row[12:]
-    known: Mapping[str, Any] = json.loads(attributes) if attributes is not None else {}
-    return RunRecord(
-        run_id,
-        target,
-        status,
-        epoch,
-        alarm,
-        reason,
-        None if by is None else (by, operation),
-        by is not None and parent is None,
-        definition,
-        queue,
-        run_no,
-        created_at,
-        started_at,
-        completed_at,
-        known,
-    )
+    attributes: Any = row[15]
+    return record_of_columns(row, json.loads(attributes) if attributes is not None else {})
 
 
 def get(connection: Connection, run_id: str) -> RunRecord | None:

@@ -1,0 +1,33 @@
+"""A run out of its row in a database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tenuto.store.port import RunRecord
+
+__all__ = ["record_of_columns"]
+
+
+def record_of_columns(row: Sequence[Any], attributes: Mapping[str, Any]) -> RunRecord:
+    """Out of the columns every statement about runs gives first; how attributes are stored differs."""
+    (run_id, target, status, epoch, alarm, reason, by, operation, parent, definition, queue, run_no) = row[:12]
+    created_at, started_at, completed_at = row[12:15]
+    return RunRecord(
+        run_id,
+        target,
+        status,
+        epoch,
+        alarm,
+        reason,
+        None if by is None else (by, operation),
+        by is not None and parent is None,
+        definition,
+        queue,
+        run_no,
+        created_at,
+        started_at,
+        completed_at,
+        attributes,
+    )
