@@ -36,9 +36,9 @@ demo: $(READY)    ## the main job, surviving a crash, on the embedded default
 bench: $(READY)    ## ratios within one run each: kernel, entities, directives, TWF, and beside the peers that are installed
 	$(BIN)/python bench/kernel.py
 	$(BIN)/python bench/entity.py
-	$(BIN)/python bench/directives.py
 	$(BIN)/python bench/twf.py
 	$(BIN)/python bench/peers.py
+	$(BIN)/python bench/directives.py
 
 chaos: $(READY)    ## real processes, killed: more runs and kills than in make test
 	TENUTO_CHAOS_RUNS=200 TENUTO_CHAOS_KILLS=40 $(BIN)/pytest -q tests/chaos
