@@ -130,10 +130,9 @@ class World:
 
 
 @pytest.fixture
-async def world(tmp_path: Path, processes: Processes) -> AsyncIterator[World]:
-    url = f"sqlite:///{tmp_path / 'crash.db'}"
-    async with Tenuto(url, worker=False) as app:
-        world = World(app, url, tmp_path, processes)
+async def world(lasting_url: str, tmp_path: Path, processes: Processes) -> AsyncIterator[World]:
+    async with Tenuto(lasting_url, worker=False) as app:
+        world = World(app, lasting_url, tmp_path, processes)
         yield world
         world.end()
 

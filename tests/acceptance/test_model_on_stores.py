@@ -1029,3 +1029,21 @@ async def test_a_workflow_is_started_by_its_id_or_the_last_part_of_it(app: Tenut
         assert await (await app.start(text)).result(timeout=LIMIT) == identity
     assert renamed.id == "shop.checkout"
     assert await (await app.start("shop.checkout")).result(timeout=LIMIT) == "shop.checkout"
+
+
+@workflow
+async def glance(checkpoint_every: int | None) -> list[Any]:
+    received = await receive([], signals={"append": append}, timeout=0, checkpoint_every=checkpoint_every)
+    return [*received]
+
+
+@pytest.mark.parametrize("checkpoint_every", [None, 1])
+async def test_signals_stored_before_any_worker_came_are_received_without_any_time(
+    lasting_url: str, checkpoint_every: int | None
+) -> None:  # 4.5
+    async with Tenuto(lasting_url, worker=False) as client:
+        run = await client.start(glance, checkpoint_every)
+        for n in range(3):
+            await run.signal("append", n)
+        async with Tenuto(lasting_url, grace=1):
+            assert await run.result(timeout=LIMIT) == [[0, 1, 2], True]

@@ -47,11 +47,24 @@ __all__ = ["Divergence", "History", "Node", "Recorded", "describe"]
 class Node:
     """A place in a run's history."""
 
-    __slots__ = ("children", "depth", "due", "entry", "metadata", "parent", "passed", "pending", "segment", "stored")
+    __slots__ = (
+        "_location",
+        "children",
+        "depth",
+        "due",
+        "entry",
+        "metadata",
+        "parent",
+        "passed",
+        "pending",
+        "segment",
+        "stored",
+    )
 
     def __init__(self, segment: Segment, parent: Node | None) -> None:
         self.segment = segment
         self.parent = parent
+        self._location: Location | None = None  # once somebody has asked for it
         self.depth: int = parent.depth + 1 if parent is not None else 0
         self.children: dict[Segment, Node] | None = None
         self.entry: Entry | None = None
@@ -81,13 +94,11 @@ class Node:
 
     @property
     def location(self) -> Location:
-        segments: list[Segment] = []
-        node: Node = self
-        while node.parent is not None:
-            segments.append(node.segment)
-            node = node.parent
-        segments.reverse()
-        return tuple(segments)
+        location = self._location
+        if location is None:
+            parent = self.parent
+            location = self._location = () if parent is None else (*parent.location, self.segment)
+        return location
 
     @property
     def text(self) -> str:

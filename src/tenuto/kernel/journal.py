@@ -14,6 +14,7 @@ from __future__ import annotations
 from tenuto.kernel.batch import Batch, Trim
 from tenuto.kernel.commands import Command
 from tenuto.kernel.history import Node
+from tenuto.kernel.location import Location
 from tenuto.kernel.records import Counters, Entry, Flag, Kind, Metadata, Update
 
 __all__ = ["Journal"]
@@ -141,11 +142,15 @@ class Journal:
     # --- emission
 
     def take_commands(self) -> tuple[Command, ...]:
+        if not self._commands:
+            return ()
         commands = tuple(self._commands.values())
         self._commands.clear()
         return commands
 
     def take_notices(self) -> tuple[str, ...]:
+        if not self.notices:
+            return ()
         notices = tuple(self.notices)
         self.notices.clear()
         return notices
@@ -154,6 +159,17 @@ class Journal:
         """The batch of a turn that leaves the run in this state; empty while nothing forces one and it is busy."""
         if not self.forced and busy:
             return Batch(alarm=alarm)
+        moved = state if state != self._state else None
+        entries: tuple[tuple[Location, Entry], ...] = ()
+        if self._entries:
+            entries = tuple([(node.location, entry) for node, entry in self._entries.items()])
+            for node in self._entries:
+                node.stored = True
+            self._entries.clear()
+        self.forced = False
+        self._state = state
+        if not self._has_more:  # a step's row, and perhaps the state: nearly every batch of a long run
+            return Batch(entries=entries, state=moved, alarm=alarm)
         batch = Batch(
             cleared=self.cleared,
             trims=tuple(self._trims),
@@ -161,10 +177,10 @@ class Journal:
             deleted_metadata=tuple(node.location for node in self._deleted_metadata),
             deleted_mail=tuple(self._deleted_mail),
             deleted_error=self.delete_error,
-            entries=tuple((node.location, entry) for node, entry in self._entries.items()),
+            entries=entries,
             metadata=tuple((node.location, metadata) for node, metadata in self._metadata.items()),
             updates=tuple(self._updates.items()),
-            state=state if state != self._state else None,
+            state=moved,
             output=self.output,
             error=self.error,
             version=self.version,
@@ -172,15 +188,31 @@ class Journal:
             counters=self.counters,
             alarm=alarm,
         )
-        self._start_over(state)
+        self._forget_more()
         return batch
 
-    def _start_over(self, state: str) -> None:
-        for node in self._entries:
-            node.stored = True
+    @property
+    def _has_more(self) -> bool:
+        """Whether anything but entries was written."""
+        return bool(
+            self._metadata
+            or self._deleted_entries
+            or self._deleted_metadata
+            or self._deleted_mail
+            or self._trims
+            or self._updates
+            or self.cleared
+            or self.delete_error
+            or self.output is not None
+            or self.error is not None
+            or self.version is not None
+            or self.published is not None
+            or self.counters is not None
+        )
+
+    def _forget_more(self) -> None:
         for node in self._deleted_entries:
             node.stored = False
-        self._entries.clear()
         self._metadata.clear()
         self._deleted_entries.clear()
         self._deleted_metadata.clear()
@@ -189,5 +221,4 @@ class Journal:
         self._updates.clear()
         self.output = self.error = self.version = self.published = self.counters = None
         self.cleared = ()
-        self.delete_error = self.forced = False
-        self._state = state
+        self.delete_error = False

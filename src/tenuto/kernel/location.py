@@ -10,6 +10,7 @@ Rules:
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from tenuto.errors import InvalidNameError
@@ -92,6 +93,8 @@ def name_of(segment: Segment) -> str:
 
 def text(location: Location) -> str:
     """A location as people read it: `shop/~3/charge#2`."""
+    if len(location) == 1:
+        return _segment_text(location[0], None)
     parts: list[str] = []
     before: str | None = None
     for segment in location:
@@ -168,6 +171,7 @@ def _parse_segment(part: str, before: str) -> Segment:
     return name
 
 
+@lru_cache(maxsize=1024)  # a run uses few names, and each in the key of every attempt
 def _escape(name: str) -> str:
     return _RESERVED.sub(lambda match: f"%{ord(match[0]):02X}", name)
 

@@ -17,7 +17,7 @@ import math
 import sys
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager
 from contextvars import Context, copy_context
 from inspect import currentframe
 from types import CodeType
@@ -136,6 +136,7 @@ class Task(asyncio.Task[T]):
         self.number = number
         self.context = context
         self.inner = inner
+        self.stands_for: asyncio.Task[Any] | None = None  # whose code it runs, where `wait_for` made it
         super().__init__(coro, loop=loop, name=name, context=context)
 
     def __hash__(self) -> int:
@@ -216,7 +217,9 @@ class Loop(asyncio.AbstractEventLoop):
         parent = current_scope.get()
         context = context if context is not None else copy_context()
         if caller is _WAIT_FOR:
-            return self._start(coro, None, parent, name, context)
+            task = self._start(coro, None, parent, name, context)
+            task.stands_for = asyncio.current_task(self)
+            return task
         scope = parent.enter_task()
         return self._start(self._in_scope(scope, coro), coro, parent, name, context)
 
@@ -275,22 +278,9 @@ class Loop(asyncio.AbstractEventLoop):
 
     # --- what the run does with it
 
-    @contextmanager
-    def running(self) -> Generator[None]:
+    def running(self) -> _Running:
         """Makes this the running loop, and puts back the host's own afterwards."""
-        try:
-            before: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
-        except RuntimeError:
-            before = None
-        hooks = sys.get_asyncgen_hooks()
-        asyncio._set_running_loop(self)
-        # An abandoned async generator is dropped, not finalised on the loop whenever the collector comes by.
-        sys.set_asyncgen_hooks(firstiter=_ignore, finalizer=_ignore)
-        try:
-            yield
-        finally:
-            sys.set_asyncgen_hooks(*hooks)
-            asyncio._set_running_loop(before)
+        return _Running(self)
 
     def drain(self) -> None:
         """Runs handles until none is ready, or the owner says stop. Only while `running`."""
@@ -328,6 +318,26 @@ class Loop(asyncio.AbstractEventLoop):
         self.ready.clear()
         self.alive.clear()
         return refused
+
+
+class _Running:
+    """A loop runs inside the block. A class and no generator: it is entered for every turn."""
+
+    __slots__ = ("_before", "_hooks", "_loop")
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+
+    def __enter__(self) -> None:
+        self._before = asyncio._get_running_loop()
+        self._hooks = sys.get_asyncgen_hooks()
+        asyncio._set_running_loop(self._loop)
+        # An abandoned async generator is dropped, not finalised on the loop whenever the collector comes by.
+        sys.set_asyncgen_hooks(firstiter=_ignore, finalizer=_ignore)
+
+    def __exit__(self, *_: object) -> None:
+        sys.set_asyncgen_hooks(*self._hooks)
+        asyncio._set_running_loop(self._before)
 
 
 _NO_CONTEXT: Final = Context()

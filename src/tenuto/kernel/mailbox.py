@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 from contextvars import Context, copy_context
-from typing import Final
+from typing import Final, Literal
 
 from tenuto.errors import Evicted
 from tenuto.kernel.commands import CancelTimer, ReplyUpdate, StartTimer
@@ -39,6 +39,7 @@ class Listener:
     def __init__(self, scope: Scope, handlers: Handlers) -> None:
         self.scope = scope
         self.handlers = handlers
+        self.signal_places = frozenset(handlers.place("signal", name) for name in handlers.signals)
         self.context: Context = copy_context()  # validators run in the run's own context
         self.taking: Pending | None = None
         self.updates: list[str] = []  # admitted here, since the last commit
@@ -71,6 +72,7 @@ class Mailbox:
         self._undecided: dict[int, UpdateAsked] = {}
         self._waits: dict[Pending, None] = {}
         self.listener: Listener | None = None
+        self._otherwise: tuple[str, str | None] = ("not_accepting", None)
         self.updates = dict(core.rows.updates)
         self._seen = _Seen(
             int(entry.kind.taken.id, 16)
@@ -81,6 +83,8 @@ class Mailbox:
     @property
     def awaited(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The names of signals and of updates that would wake the run."""
+        if not self._waits and self.listener is None:
+            return (), ()
         names: dict[str, None] = {}
         for wait in self._waits:
             names.update(dict.fromkeys(wait.op.signals))
@@ -100,7 +104,8 @@ class Mailbox:
         if fact.n in self._seen:
             return
         self._seen.add(fact.n)
-        self._signals[fact.n] = fact
+        now = self._core.journal.now
+        self._signals[fact.n] = fact if fact.at is None or fact.at <= now else fact._replace(at=now)
         listener = self.listener
         if listener is not None and fact.name in listener.handlers.signals:
             if listener.taking is not None:
@@ -117,7 +122,7 @@ class Mailbox:
         self._seen.add(fact.n)
         listener = self.listener
         if listener is None or fact.name not in listener.handlers.updates:
-            self._reject(fact, "not_accepting", None)
+            self._reject(fact, *self._otherwise)
             return
         self._undecided[fact.n] = fact
         if listener.taking is not None:
@@ -143,8 +148,8 @@ class Mailbox:
                     core.internally(pending, self._serve_now)
             return pending.future
         self._waits[pending] = None  # at once, recorded or not: waits are served in the order they were issued in
-        if op.timeout_ms is not None:
-            pending.deadline = core.journal.time + op.timeout_ms
+        if op.timeout_ms is not None:  # 0 only polls: what is stored by now is in time
+            pending.deadline = core.journal.time + op.timeout_ms if op.timeout_ms else core.journal.now
         core.start(pending, self._begin_wait)
         return pending.future
 
@@ -163,9 +168,10 @@ class Mailbox:
             return
         core = self._core
         node = pending.node
-        core.journal.put(node, self._open_entry(pending), force=True)
         core.timers.start(pending.deadline, pending.order, node)
-        core.journal.command(node, StartTimer(node.location, pending.deadline, "timeout"))
+        if pending.deadline > core.journal.now:  # else it is over in this turn, by a message or without
+            core.journal.put(node, self._open_entry(pending), force=True)
+            core.journal.command(node, StartTimer(node.location, pending.deadline, "timeout"))
 
     def _open_entry(self, pending: Pending) -> Entry:
         return Entry(0, 0, pending.started, pending.flags, Message(pending.op.signals, pending.deadline))
@@ -238,6 +244,7 @@ class Mailbox:
     def listen(self, handlers: Handlers, why: str) -> None:
         if self._core.inert:
             raise Evicted
+        self._otherwise = handlers.otherwise
         if handlers.signals or handlers.updates:
             self.listener = Listener(current_scope.get(), handlers)
             return
@@ -292,7 +299,7 @@ class Mailbox:
 
     def _dispatch_signal(self, pending: Pending, signal: Signal) -> None:
         core = self._core
-        scope, segment = self._next_segment(signal.name)
+        scope, segment = self._next_segment("signal", signal.name)
         self._take_row(signal)
         taken = _taken(signal, core.journal.now)
         node = scope.node.child(segment)
@@ -313,16 +320,16 @@ class Mailbox:
         core.journal.update(fact.id, update)
         core.journal.delete_mail(fact.n, force=True)
         listener.updates.append(fact.id)
-        _, segment = self._next_segment(fact.name)
+        _, segment = self._next_segment("update", fact.name)
         self._hand_over(pending, Dispatch("update", fact.name, segment, fact.args, fact.id))
         return True
 
-    def _next_segment(self, name: str) -> tuple[Scope, tuple[str, int, int]]:
+    def _next_segment(self, kind: Literal["signal", "update"], name: str) -> tuple[Scope, tuple[str, int, int]]:
         listener = self.listener
         assert listener is not None  # noqa: S101  # only asked for one
         n = listener.scope.dispatches
         listener.scope.dispatches = n + 1
-        segment = handler(name, n)
+        segment = handler(listener.handlers.place(kind, name), n)
         assert isinstance(segment, tuple) and len(segment) == 3  # noqa: PT018, S101
         return listener.scope, segment
 
@@ -343,7 +350,7 @@ class Mailbox:
             and listener.taking is not None
             and node.parent is listener.scope.node
             and isinstance(segment, tuple)
-            and segment[0] in listener.handlers.signals
+            and segment[0] in listener.signal_places
             and segment[1] == listener.scope.dispatches
         )
 
@@ -359,7 +366,7 @@ class Mailbox:
         listener = self.listener
         assert listener is not None and listener.taking is not None and kind.taken is not None  # noqa: PT018, S101
         self._core.history.reach(node)
-        _, segment = self._next_segment(kind.taken.name)
+        _, segment = self._next_segment("signal", kind.taken.name)
         self._hand_over(listener.taking, Dispatch("signal", kind.taken.name, segment, kind.taken.payload))
 
     def feed_update(self, update_id: str) -> None:
@@ -367,7 +374,7 @@ class Mailbox:
         assert listener is not None and listener.taking is not None  # noqa: PT018, S101
         update = self.updates[update_id]
         listener.updates.append(update_id)
-        _, segment = self._next_segment(update.name)
+        _, segment = self._next_segment("update", update.name)
         self._hand_over(listener.taking, Dispatch("update", update.name, segment, update.args, update_id))
 
     # --- answers

@@ -137,11 +137,12 @@ class StepOp(NamedTuple):
 
 
 class SleepOp(NamedTuple):
-    """Either a duration from run time, or a point in time."""
+    """Either a duration from run time, or a point in time; `poll`: until all that is stored now has been looked at."""
 
     name: str
     duration_ms: int | None = None
     until_ms: int | None = None
+    poll: bool = False
 
 
 class WaitOp(NamedTuple):
@@ -212,12 +213,22 @@ Observed: TypeAlias = JoinMark | RaceMark | RemovedMark | CheckpointMark
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """Which messages `take` serves. A validator gets the encoded arguments and says why not, or None."""
+    """Which messages `take` serves. A validator gets the encoded arguments and says why not, or None.
+
+    `by_kind`: places are called `signal:NAME!n` and `update:NAME!n`, so that no message shares a name with a step.
+    `otherwise`: how updates that nobody serves are rejected from now on, and with which reason.
+    """
 
     signals: frozenset[str] = frozenset()
     updates: Mapping[str, Callable[[bytes], str | None]] = field(
         default_factory=dict[str, Callable[[bytes], str | None]]
     )
+    by_kind: bool = False
+    otherwise: tuple[str, str | None] = ("not_accepting", None)
+
+    def place(self, kind: Literal["signal", "update"], name: str) -> str:
+        """The name of the segments at which these messages are dispatched."""
+        return f"{kind}:{name}" if self.by_kind else name
 
 
 class Dispatch(NamedTuple):

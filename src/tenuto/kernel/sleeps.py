@@ -1,7 +1,9 @@
 """Sleeps: the durable ones of the model and those asyncio asks its loop for.
 
 A sleep's deadline is run time at issue plus its duration, and is stored once: replay uses the stored one, whatever the
-argument now says. A sleep that is due already settles in the same turn by an internal fact, with one entry.
+argument now says. One that is due by run time settles by an internal fact. One that the store's clock has passed takes
+its turn among the facts, by its deadline: what happened before it is looked at first. Either settles in the same turn,
+with one entry.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ class Sleeps:
             if not entry.seq:
                 core.timers.start(pending.deadline, pending.order, node)
             return pending
-        until = op.until_ms
+        until = core.journal.now if op.poll else op.until_ms
         pending.deadline = until if until is not None else core.journal.time + (op.duration_ms or 0)
         core.start(pending, self._begin)
         return pending
@@ -51,12 +53,13 @@ class Sleeps:
         core = self._core
         node = pending.node
         deadline = pending.deadline or 0
-        if deadline <= core.journal.now:
+        if deadline <= core.journal.time and not pending.op.poll:
             core.internally(pending, self.fired)
             return
-        core.journal.put(node, Entry(0, 0, pending.started, pending.flags, Sleep(deadline)), force=True)
         core.timers.start(deadline, pending.order, node)
-        core.journal.command(node, StartTimer(node.location, deadline, "delay"))
+        if deadline > core.journal.now:
+            core.journal.put(node, Entry(0, 0, pending.started, pending.flags, Sleep(deadline)), force=True)
+            core.journal.command(node, StartTimer(node.location, deadline, "delay"))
 
     def fired(self, pending: Pending) -> None:
         """Its deadline has passed."""

@@ -173,11 +173,11 @@ class Steps:
         elif spec.queue is not None:
             pending.attempt = max(fact.attempts, 1)
         flags = pending.flags | (Flag.SUPPLIED if fact.supplied else Flag.NONE)
-        match fact.outcome:
-            case Ok(value):
-                self._complete(pending, value, flags)
-            case Err() | TimedOut():
-                self._failed(pending, fact.outcome)
+        outcome = fact.outcome
+        if isinstance(outcome, Ok):
+            self._complete(pending, outcome.value, flags)
+        else:
+            self._failed(pending, outcome)
 
     def _complete(self, pending: Pending, value: bytes, flags: int) -> None:
         core = self._core

@@ -16,10 +16,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, assert_never
+from typing import Any, Final, NamedTuple, Protocol, assert_never
 
 from tenuto.errors import DecodingError, Evicted, InternalError, RunawayTurnError, TenutoError, UpdateFailedError
-from tenuto.kernel.batch import Batch
+from tenuto.kernel.batch import EMPTY, Batch
 from tenuto.kernel.commands import CancelChild, CancelStep, Command, RunStep
 from tenuto.kernel.engine_side import EngineSide
 from tenuto.kernel.facts import CancelAsked, Done, Fact, Signal, TimerGone, UpdateAsked, fact_of
@@ -59,8 +59,7 @@ class Definition:
     names: frozenset[str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(NamedTuple):
     """What would wake a run."""
 
     deadline: int | None = None
@@ -69,8 +68,7 @@ class Waiting:
     in_flight: tuple[tuple[Location, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(NamedTuple):
     """What one turn did. Commit `batch` and the durable commands together, then perform the rest."""
 
     batch: Batch
@@ -139,7 +137,7 @@ class Run(EngineSide):
         before doing anything else. Never raises for what workflow code did.
         """
         if self._outcome is not None:
-            return Turn(Batch(), outcome=self._outcome)
+            return Turn(EMPTY, outcome=self._outcome)
         self.journal.now = now
         try:
             with self.loop.running():
@@ -164,7 +162,7 @@ class Run(EngineSide):
         for fact in facts:
             if self._is_over():
                 return
-            self._fire_timers(before=fact.at if fact.at is not None else self.journal.now)
+            self._fire_timers(before=self._moment_of(fact))
             if not self._is_over():
                 self._apply(fact)
                 self._rest()
@@ -174,8 +172,13 @@ class Run(EngineSide):
         if not self._is_over():
             self._fire_timers(before=None)
 
+    def _moment_of(self, fact: Fact) -> int:
+        """When a fact happened; by now at the latest, even if the clock was set back since."""
+        now = self.journal.now
+        return now if fact.at is None or fact.at > now else fact.at
+
     def _is_over(self) -> bool:
-        return self._outcome is not None or self.has_stopped()
+        return self._outcome is not None or self.fault is not None
 
     def _start(self) -> None:
         """Starts the root and replays what is recorded."""
@@ -196,12 +199,15 @@ class Run(EngineSide):
 
     def _rest(self) -> None:
         """Drains, then applies held and internal facts, until nothing is at hand; then looks whether the root ended."""
-        while not self.has_stopped():
+        while self.fault is None:
             self.loop.drain()
-            if self.has_stopped() or self._look_at_root():
+            if self.fault is not None or self._look_at_root():
                 return
-            self.replay.deliver_held()
-            if self.loop.ready or (self._early and self._take_early()):
+            if self.held:
+                self.replay.deliver_held()
+                if self.loop.ready:
+                    continue
+            if self._early and self._take_early():
                 continue
             if self._look_at_root() or not self.internal:
                 return
@@ -209,11 +215,10 @@ class Run(EngineSide):
 
     def _fire_timers(self, before: int | None) -> None:
         """T3: those with a deadline before that time and due; all that are due without one."""
-        while not self._is_over():
-            timer = self.timers.earliest()
-            if timer is None or timer.deadline > self.journal.now:
+        while (timer := self.timers.earliest()) is not None:
+            if timer.deadline > self.journal.now or (before is not None and timer.deadline >= before):
                 return
-            if before is not None and timer.deadline >= before:
+            if self._is_over():
                 return
             self.timers.pop(timer)
             self._fire(timer.node)
@@ -256,7 +261,7 @@ class Run(EngineSide):
     def _done(self, fact: Done) -> None:
         node = self.history.find(fact.location)
         pending = node.pending if node is not None else None
-        if pending is None and node is not None and self._ending is None and _is_awaited(node):
+        if pending is None and node is not None and node.due and self._ending is None and _is_awaited(node):
             self._early.append(fact)  # its mail stays too, until it is taken
             return
         if fact.n is not None:
@@ -427,26 +432,26 @@ class Run(EngineSide):
 
     def _state(self) -> str:
         match self._outcome:
+            case None:
+                if self._ending is not None:
+                    return "rolling_back"
+                return "running" if self.inline else "suspended"
             case Completed():
                 return "completed"
             case Failed():
                 return "failed"
             case Cancelled():
                 return "cancelled"
-            case Continued():
-                return self.rows.state  # the rows of the next run of the chain follow
-            case _:
-                if self._ending is not None:
-                    return "rolling_back"
-                return "running" if self.inline else "suspended"
+            case Continued() | Parked():
+                return self.rows.state  # the rows of the next run of the chain follow; a parked run writes nothing
 
     def _waiting(self, alarm: int | None) -> Waiting:
         signals, updates = self.mailbox.awaited
-        return Waiting(alarm, signals, updates, tuple((node.location, "step") for node in self.inline))
+        return Waiting(alarm, signals, updates, tuple([(node.location, "step") for node in self.inline]))
 
     def _parked(self, error: Exception) -> Turn:
         self._outcome = Parked(error)
-        return Turn(Batch(), outcome=self._outcome)
+        return Turn(EMPTY, outcome=self._outcome)
 
     def close(self) -> tuple[str, ...]:
         """Drops the run from memory: closes its coroutines in inert mode. What refused to close, by task name."""

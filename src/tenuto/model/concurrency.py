@@ -6,6 +6,7 @@ import asyncio
 from asyncio import CancelledError, Task
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
@@ -239,34 +240,54 @@ def shield() -> AbstractAsyncContextManager[None]:
     return _Shield()
 
 
-class _Shield:
-    """While entered, `cancel()` of its task only notes the request."""
+_inside: ContextVar[_Shield | None] = ContextVar("tenuto_shield", default=None)  # whose block this code belongs to
 
-    __slots__ = ("_held", "_outer", "_task")
+
+class _Shield:
+    """While entered, `cancel()` of its task only notes the request, unless it comes from within the block.
+
+    A timeout or a task group inside the block cancels the task too, and must reach it. Its callback runs in a context
+    that was copied in the block: that tells it from what comes from outside.
+    """
+
+    __slots__ = ("_held", "_outer", "_task", "_token")
 
     async def __aenter__(self) -> None:
         current("shield()")
         self._task: Any = asyncio.current_task()
-        self._held: list[Any] = []
+        self._held: list[tuple[Any, _Shield | None]] = []
         self._outer: _Shield | None = getattr(self._task, "tenuto_shield", None)
         self._cover(self)
+        self._token = _inside.set(self)
 
     def _cover(self, shield: _Shield | None) -> None:
         self._task.tenuto_shield = shield
         if shield is None:
             del self._task.cancel  # the class's own again
         else:
-            self._task.cancel = shield._hold
+            self._task.cancel = shield._cancel
 
-    def _hold(self, msg: Any | None = None) -> bool:
-        self._held.append(msg)
+    def _cancel(self, msg: Any | None = None) -> bool:
+        self._take(msg, _inside.get())
         return True
 
+    def _take(self, message: Any, origin: _Shield | None) -> None:
+        block = origin
+        while block is not None and block is not self:
+            block = block._outer
+        if block is self:
+            cast("Any", Task).cancel(self._task, message)
+        else:
+            self._held.append((message, origin))
+
     async def __aexit__(self, sort: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        _inside.reset(self._token)
         self._cover(self._outer)
         if not self._held or (error is not None and not isinstance(error, Exception | CancelledError)):
             return  # nothing to deliver, or the run is being closed
-        for message in self._held:
-            self._task.cancel(message)
-        if self._outer is None:
-            await asyncio.sleep(0)  # where the held cancellation is raised
+        for message, origin in self._held:
+            if self._outer is None:
+                self._task.cancel(message)
+            else:
+                self._outer._take(message, origin)
+        await asyncio.sleep(0)  # where what was held is raised

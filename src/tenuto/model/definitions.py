@@ -17,7 +17,7 @@ from typing import (
 )
 
 from tenuto.codec.classes import register_definition_codec
-from tenuto.codec.values import dump
+from tenuto.codec.values import dump, dump_call
 from tenuto.errors import NestingError, NotInWorkflowError
 from tenuto.kernel.location import check_name
 from tenuto.kernel.operations import StepSpec
@@ -80,7 +80,7 @@ class Bound(Generic[R_co]):
 
 def encode_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
     """Arguments as a run's input and a step's record hold them."""
-    return dump([list(args), dict(kwargs)])
+    return dump_call(args, kwargs)
 
 
 def _look_like(wrapper: object, fn: Callable[..., Any]) -> None:

@@ -60,7 +60,6 @@ class Dispatcher:
         self._validator_place = place.inside("validator")
         self._tasks: dict[Task[None], None] = {}  # handlers and async functions in flight, oldest first
         self._timer: Future[bytes] | None = None
-        self._deadline = 0
         self._timed_out = False
         self._count = 0  # dispatches, those before a checkpoint included
         self._committed = 0  # of them, how many a checkpoint has covered
@@ -69,7 +68,6 @@ class Dispatcher:
     async def run(self, encoded: bytes | None) -> Received[Any]:
         """Serves until the end; `encoded` is the initial state where checkpoints are asked for."""
         entering = self._port.now()
-        self._deadline = entering + (self._plan.timeout_ms or 0)
         stored = await self._port.commit(Commit(self._plan.name, 0, encoded, receive=True))
         if stored.state is not None:
             self.state = self._port.decode(stored.state)
@@ -78,6 +76,7 @@ class Dispatcher:
         async with opened(self._place, stored.segment):
             try:
                 self._port.listen(self._plan.name, self._handlers())
+                self._arm(entering)
                 await self._serve(stored.segment, above)
                 self._stop_listening("not_accepting")
                 await ended(list(self._tasks))
@@ -118,10 +117,15 @@ class Dispatcher:
             if stop:
                 return
 
+    def _arm(self, entering: int) -> None:
+        """Starts the timer. With a timeout of 0 it ends when all that is stored has been looked at."""
+        timeout_ms = self._plan.timeout_ms
+        if timeout_ms is not None:
+            self._timer = self._port.issue(SleepOp("timer", until_ms=entering + timeout_ms, poll=timeout_ms == 0))
+
     async def _next(self) -> Dispatch | None:
         """The next message; None when time is up, or a checkpoint is due."""
         taking = self._port.take() if self._plan.updates or self._plan.signals else None
-        self._arm()
         waiting: list[Future[Any]] = [future for future in (taking, self._timer) if future is not None]
         if self._plan.checkpoint_every is not None:
             self._idle = asyncio.get_running_loop().create_future()
@@ -136,21 +140,6 @@ class Dispatcher:
             return taking.result()
         self._timed_out = self._timer is not None and self._timer.done()
         return None
-
-    def _arm(self) -> None:
-        """Starts the timer, after the first `take`: messages that are there already go first.
-
-        With a timeout of 0 it is due after the first of them, so it is started anew while they are handled without
-        waiting. (Not with checkpoints: replay from one could not tell how many timers there had been.)
-        """
-        timer, timeout_ms = self._timer, self._plan.timeout_ms
-        if timeout_ms is None:
-            return
-        if timer is not None:
-            if timeout_ms or timer.done() or self._plan.checkpoint_every is not None:
-                return
-            timer.cancel()
-        self._timer = self._port.issue(SleepOp("timer", until_ms=self._deadline))
 
     # --- handlers
 

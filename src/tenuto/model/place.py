@@ -132,8 +132,12 @@ def refuse(call: str, place: Place | None) -> Exception:
 
 
 def in_main_task(place: Place) -> bool:
-    """Whether this code is the run's own, not a task or branch of it."""
-    return place.kind == "run" and asyncio.current_task() is place.run.main
+    """Whether this code is the run's own, not a task or branch of it. (`wait_for` may make a task that only stands for
+    the one that called it.)"""
+    task = asyncio.current_task()
+    while task is not None and task is not place.run.main:
+        task = getattr(task, "stands_for", None)
+    return place.kind == "run" and task is not None
 
 
 @contextmanager

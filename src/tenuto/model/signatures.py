@@ -44,6 +44,8 @@ class Parameters:
         if len(named) > len(self._nameable):  # some of them have no name, so none can be given by name
             return args, kwargs
         by_name = dict(zip(self._nameable, named, strict=False))
+        if not kwargs:
+            return args[:first], by_name
         rest = {name: kwargs[name] for name in self._nameable[len(named) :] if name in kwargs}
         others = {name: value for name, value in kwargs.items() if name not in rest}
         return args[:first], {**by_name, **rest, **others}

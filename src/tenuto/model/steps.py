@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 from asyncio import CancelledError
-from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from functools import partial
-from types import NoneType
+from types import FunctionType, NoneType
 from typing import Any, Final, Protocol, cast
 
 from tenuto.codec.values import dump, load
@@ -225,21 +224,29 @@ def _this_attempt(call: str) -> Attempt:
     return attempt
 
 
-@contextmanager
-def _in_attempt(attempt: Attempt, values: Mapping[str, Any]) -> Generator[None]:
-    tokens = here.set(_BODY), _attempt.set(attempt), captured.set(values)
-    try:
-        yield
-    finally:
-        here.reset(tokens[0])
-        _attempt.reset(tokens[1])
-        captured.reset(tokens[2])
+class _InAttempt:
+    """The code inside is the body of a step. A class and no generator: every attempt enters it."""
+
+    __slots__ = ("_attempt", "_tokens", "_values")
+
+    def __init__(self, attempt: Attempt, values: Mapping[str, Any]) -> None:
+        self._attempt = attempt
+        self._values = values
+
+    def __enter__(self) -> None:
+        self._tokens = here.set(_BODY), _attempt.set(self._attempt), captured.set(self._values)
+
+    def __exit__(self, *_: object) -> None:
+        place, attempt, values = self._tokens
+        here.reset(place)
+        _attempt.reset(attempt)
+        captured.reset(values)
 
 
 async def run_attempt(call: StepCall, attempt: Attempt, threads: Executor | None = None) -> Any:
     """What the step returned, or raises what it raised. A `def` runs in a thread."""
     function, args, kwargs, values = call.prepare()
-    with _in_attempt(attempt, values):
+    with _InAttempt(attempt, values):
         return await _run(function, args, kwargs, threads)
 
 
@@ -248,7 +255,7 @@ async def run_rollback(
 ) -> None:
     """Undoes a step: its handler is run with a copy of its result."""
     function = getattr(handler, "fn", handler)
-    with _in_attempt(attempt, {}):
+    with _InAttempt(attempt, {}):
         await _run(function, (load(result),), {}, threads)
 
 
@@ -265,4 +272,6 @@ async def _run(
 
 def is_async(function: Callable[..., Any]) -> bool:
     """Whether calling it gives a coroutine and blocks nobody."""
+    if type(function) is FunctionType and function.__code__.co_flags & inspect.CO_COROUTINE:
+        return True
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004  # whether its __call__ is async, not whether it has one

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from tenuto import Async, NoReply, Reply, publish_state, receive, sleep, step, wait_for_signal
 from tenuto.codec.values import dump, load
 from tenuto.errors import EncodingError, RewindError
-from tenuto.kernel.commands import ReplyUpdate
+from tenuto.kernel.commands import ReplyUpdate, StartTimer
 from tenuto.kernel.location import parse
 from tenuto.kernel.records import Flag, UpdateStatus
 from tenuto.kernel.rewind import rewind
@@ -332,23 +333,70 @@ def test_buffered_messages_are_handled_across_commits_in_one_turn(drive):
     assert run.result == 55
 
 
-def test_a_timer_that_fired_just_before_a_commit_is_replayed_after_it(drive):
-    """3.13: the receive goes on at its commit, and finds its time over"""
+@pytest.mark.parametrize("checkpoint_every", [None, 1, 2])
+@pytest.mark.parametrize("late", [0, 40])
+def test_what_is_stored_before_the_first_turn_is_received_without_any_time(drive, checkpoint_every, late):
+    """model.md 4.5: buffered signals are handled even with timeout=0, however often the state is committed"""
 
     def add(total: int, n: int) -> NoReply[int]:
         return NoReply(total + n)
 
     async def body() -> Any:
-        await step("before", work)
-        total, timed_out = await receive(0, signals={"add": add}, checkpoint_every=1, timeout=0)
+        total, timed_out = await receive(0, signals={"add": add}, checkpoint_every=checkpoint_every, timeout=0)
         await step("after", work)
         return total, timed_out
 
     run = drive(body)
-    run.turn()
-    run.turn(run.signal(1, "add", 5), run.ok("before"))
-    assert run.history["receive/timer"].seq < run.history["receive"].seq
+    for n in (1, 2, 3):
+        run.post(n, "add", n, at=10 * n)
+    run.turn(now=late)
+    assert run.history["receive/timer"].seq > 0
     run.again()
     assert run.released() == ["after"]
     run.turn(run.ok("after"))
-    assert run.result == (5, True)
+    assert run.result == (6, True)
+
+
+def test_a_message_that_came_in_time_is_received_however_late_the_first_turn(drive):
+    """T3: what happened before the deadline is looked at first, what came after it stays for later"""
+
+    def add(total: int, n: int) -> NoReply[int]:
+        return NoReply(total + n)
+
+    async def body() -> Any:
+        total, timed_out = await receive(0, signals={"add": add}, timeout=1)
+        return total, timed_out, await wait_for_signal("add")
+
+    run = drive(body)
+    run.post(1, "add", 5, at=500)
+    run.post(2, "add", 7, at=1_500)
+    run.turn(now=10_000)
+    assert run.result == (5, True, 7)
+
+
+def test_a_timeout_of_asyncio_lets_earlier_messages_go_first(drive):
+    async def body() -> Any:
+        async with asyncio.timeout(1):
+            return await wait_for_signal("approve")
+
+    run = drive(body)
+    run.post(1, "approve", "yes", at=500)
+    turn = run.turn(now=10_000)
+    assert run.result == "yes"
+    assert not [command for command in turn.commands if isinstance(command, StartTimer)]
+
+
+@pytest.mark.parametrize("late", [0, 40])
+def test_a_wait_without_any_time_takes_what_is_stored(drive, late):
+    async def body() -> Any:
+        first = await wait_for_signal("s", timeout=0)
+        try:
+            await wait_for_signal("s", timeout=0)
+        except TimeoutError:
+            return first
+
+    run = drive(body)
+    run.post(1, "s", "here", at=5)
+    turn = run.turn(now=late)
+    assert run.result == "here"
+    assert not [command for command in turn.commands if isinstance(command, StartTimer)]

@@ -105,6 +105,79 @@ async def test_a_shield_holds_a_cancellation_back_until_its_end(engine: Engine) 
     assert await locations(run) == ["slow", "tick"]
 
 
+async def test_a_timeout_inside_a_shield_ends_its_own_block(engine: Engine) -> None:
+    @workflow
+    async def wait() -> list[str]:
+        seen: list[str] = []
+        async with shield():
+            try:
+                async with asyncio.timeout(1):
+                    await sleep(100)
+            except TimeoutError:
+                seen.append("timed out")
+            await sleep(1)
+            seen.append("went on")
+        return seen
+
+    assert await (await engine.start(wait)).result() == ["timed out", "went on"]
+
+
+async def test_a_task_group_inside_a_shield_stops_its_own_block_when_a_task_fails(engine: Engine) -> None:
+    async def fail() -> None:
+        await sleep(1)
+        raise ValueError("no")
+
+    @workflow
+    async def wait() -> list[str]:
+        async with shield():
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(fail())
+                    await sleep(100)
+            except ExceptionGroup:
+                return ["failed at once"]
+        return []
+
+    assert await (await engine.start(wait)).result() == ["failed at once"]
+
+
+async def test_of_two_shields_the_outer_holds_what_came_from_between_neither(engine: Engine) -> None:
+    """A timeout between two shields is held by the inner one only; a cancel of the run by both."""
+    seen: list[str] = []
+
+    @workflow
+    async def wait() -> None:
+        seen.clear()
+        async with shield():
+            try:
+                async with asyncio.timeout(2):
+                    async with shield():
+                        await sleep(5)
+                        seen.append("inner done")
+            except TimeoutError:
+                seen.append("timed out")
+            await sleep(1)
+            seen.append("outer done")
+
+    run = await engine.start(wait)
+    await engine.advance(1)
+    await run.cancel()
+    with pytest.raises(RunCancelledError):
+        await run.result()
+    assert seen == ["inner done", "timed out", "outer done"]
+
+
+async def test_receive_may_stand_in_wait_for(engine: Engine) -> None:
+    @workflow
+    async def wait() -> Any:
+        try:
+            await asyncio.wait_for(receive(0, signals={"add": lambda total, n: NoReply(total + n)}), 5)
+        except TimeoutError:
+            return "timed out"
+
+    assert await (await engine.start(wait)).result() == "timed out"
+
+
 async def test_a_shield_holds_back_a_timeout_too(engine: Engine) -> None:
     @workflow
     async def go() -> str:

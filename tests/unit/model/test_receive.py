@@ -591,6 +591,38 @@ async def test_buffered_signals_are_handled_even_without_any_time(engine: Engine
     assert await run.result() == ([0, 1, 2], True)
 
 
+@pytest.mark.parametrize("checkpoint_every", [None, 1, 2])
+async def test_signals_sent_before_the_first_turn_are_handled_without_any_time(
+    engine: Engine, checkpoint_every: int | None
+) -> None:
+    @workflow
+    async def wait() -> Any:
+        received = await receive([], signals={"append": append}, timeout=0, checkpoint_every=checkpoint_every)
+        await sleep(1)
+        return tuple(received)
+
+    run = await engine.start(wait)
+    for n in range(3):
+        await run.signal("append", n)
+    assert await run.result() == ([0, 1, 2], True)
+
+
+async def test_a_handler_that_waits_when_time_is_up_leaves_the_rest_for_later(engine: Engine) -> None:
+    async def slow(state: list[Any], item: Any) -> NoReply[list[Any]]:
+        await sleep(1)
+        return NoReply([*state, item])
+
+    @workflow
+    async def wait() -> Any:
+        received = await receive([], signals={"append": slow}, timeout=0)
+        return [*received, await wait_for_signal("append")]
+
+    run = await engine.start(wait)
+    for n in range(2):
+        await run.signal("append", n)
+    assert await run.result() == [[0], True, 1]
+
+
 async def test_receive_without_handlers_and_timeout_is_refused(engine: Engine) -> None:  # M068
     @workflow
     async def wait() -> None:
