@@ -226,7 +226,10 @@ class Replay:
         for below in core.history.due_below(node):
             core.fault = core.divergence.error(below, describe(below.entry), f"the end of {node.text or 'the run'}")
             return
-        for _, place in self._core.held:
+        for recorded in self._core.held:
+            place = recorded[1]
+            if self._issued(recorded):
+                continue  # of a handle that outlives its scope: it is delivered next
             if isinstance(place, Node) and _lies_below(place, node):
                 core.fault = core.divergence.error(place, describe(place.entry), f"the end of {node.text or 'the run'}")
                 return
