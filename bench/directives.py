@@ -1,8 +1,10 @@
 """What the import hook costs: a package of 200 modules, imported plainly and through the hook, warm and cold.
 
-Run it by hand: `python bench/directives.py [--marked PERCENT] [--rounds N]`. Only the ratios mean anything; the limits
-are 1.15 warm and 2.5 cold. Each import happens in a process of its own, the two kinds by turns, and the fastest of the
-rounds counts. Both processes have the runtime loaded before the clock starts.
+Run it by hand: `python bench/directives.py [--marked PERCENT]... [--rounds N]`. Only the ratios mean anything; the
+limits are 1.15 warm and 2.5 cold. Measured with a quarter of the modules marked and with all of them. Each import
+happens in a process of its own, the two kinds by turns, and the fastest of the rounds counts. Both processes have the
+runtime loaded and the collector at rest before the clock starts: a full collection that falls due a little earlier in
+one of them would count for more than the hook.
 """
 
 from __future__ import annotations
@@ -21,11 +23,12 @@ WARM_LIMIT = 1.15
 COLD_LIMIT = 2.5
 
 CHILD = """
-import json, sys, time
+import gc, json, sys, time
 import tenuto, tenuto.model.compiled, tenuto.directives
 if sys.argv[1] == "hook":
     tenuto.directives.install()
 sys.path.insert(0, sys.argv[2])
+gc.collect()
 start = time.process_time()
 import package.everything
 print(json.dumps(time.process_time() - start))
@@ -102,7 +105,12 @@ def write_package(folder: Path, marked_percent: int) -> None:
 def measure(kind: str, folder: Path) -> float:
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(
-        [sys.executable, "-c", CHILD, kind, str(folder)], capture_output=True, text=True, check=True, env=environment
+        [sys.executable, "-c", CHILD, kind, str(folder)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+        cwd=folder,  # where a program of this project would run
     )
     return float(json.loads(done.stdout))
 
@@ -117,25 +125,32 @@ def best(folder: Path, rounds: int, *, is_cold: bool) -> tuple[float, float]:
     return min(seconds["plain"]), min(seconds["hook"])
 
 
-def main() -> int:
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--marked", type=int, default=25, help="percentage of modules with directives")
-    arguments.add_argument("--rounds", type=int, default=5)
-    chosen = arguments.parse_args()
+def compare(marked_percent: int, rounds: int) -> bool:
+    """Print the ratios for one share of marked modules; were they within the limits?"""
+    print(f"{MODULES} modules, {marked_percent}% with directives, best of {rounds}")
     is_fine = True
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write_package(folder, chosen.marked)
-        print(f"{MODULES} modules, {chosen.marked}% with directives, best of {chosen.rounds}")
-        for label, is_cold, limit in (("warm", False, WARM_LIMIT), ("cold", True, COLD_LIMIT)):
+        write_package(folder, marked_percent)
+        # Cold first: what was written less than two seconds ago is not yet trusted to be the same by its times.
+        for label, is_cold, limit in (("cold", True, COLD_LIMIT), ("warm", False, WARM_LIMIT)):
             if not is_cold:
                 measure("plain", folder)
                 measure("hook", folder)
-            plain, hook = best(folder, chosen.rounds, is_cold=is_cold)
+            plain, hook = best(folder, rounds, is_cold=is_cold)
             ratio = hook / plain
             is_fine = is_fine and ratio <= limit
             print(f"{label}: plain {plain * 1000:.1f} ms, hook {hook * 1000:.1f} ms, ratio {ratio:.2f} (limit {limit})")
-    return 0 if is_fine else 1
+    return is_fine
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--marked", type=int, action="append", help="percentage of modules with directives")
+    arguments.add_argument("--rounds", type=int, default=5)
+    chosen = arguments.parse_args()
+    shares: list[int] = chosen.marked or [25, 100]
+    return 0 if all([compare(share, chosen.rounds) for share in shares]) else 1
 
 
 if __name__ == "__main__":

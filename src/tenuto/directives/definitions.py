@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from tenuto.directives.errors import Finding, Related, make_finding
 from tenuto.directives.prologue import Word
@@ -43,20 +43,16 @@ class Enclosing:
     kind: Word | None
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a definition sits."""
+class Place(NamedTuple):
+    """Where a definition sits. A tuple, because the scan makes one for nearly every block of a file."""
 
     scopes: tuple[Enclosing, ...]  # outermost first
     block: list[ast.stmt]  # the module-level block that holds `top`
     top: ast.stmt | None = None  # the outermost definition around it, or itself
-    arms: Arms = ()
+    arms: Arms = ()  # within the innermost class or the module; inside of functions nobody asks
     guard: str = ""  # "in a loop", "under the main guard"
     type_checking: bool = False
-
-    @property
-    def in_function(self) -> bool:
-        return any(not isinstance(scope.node, ast.ClassDef) for scope in self.scopes)
+    in_function: bool = False
 
 
 @dataclass(frozen=True, slots=True)

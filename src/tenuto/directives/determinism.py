@@ -24,7 +24,7 @@ from tenuto.directives.foreign_calls import (
 )
 from tenuto.directives.names import dotted
 from tenuto.directives.scan import Scan
-from tenuto.directives.source import FunctionNode
+from tenuto.directives.source import FunctionNode, children
 
 __all__ = ["check_determinism"]
 
@@ -93,7 +93,7 @@ def _walk(function: FunctionNode, steps: set[FunctionNode]) -> Iterator[ast.AST]
         if node in steps:
             continue
         yield node
-        pending.extend(reversed(list(ast.iter_child_nodes(node))))
+        pending.extend(reversed(children(node)))
 
 
 def _check_node(node: ast.AST, known: _Known, scan: Scan, report: Report) -> None:

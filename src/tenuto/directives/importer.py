@@ -6,100 +6,37 @@ zip files and pytest's rewriting go on as they are. A file without a marker keep
 
 from __future__ import annotations
 
-import ast
-import marshal
 import os
 import sys
 import warnings
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib.machinery import ModuleSpec, SourceFileLoader
-from importlib.util import MAGIC_NUMBER, cache_from_source, decode_source, source_hash
+from importlib.util import decode_source
 from os import PathLike
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, Final, cast
+from typing import Any, cast
 from zipimport import zipimporter
 
-from tenuto.directives.errors import DirectiveWarning, as_error, describe, errors_of
+from tenuto.directives.bytecode import compile_file
+from tenuto.directives.caches import Kept, cache_path, read_cache, render_cache
+from tenuto.directives.errors import DirectiveWarning
 from tenuto.directives.known_files import KnownFiles
 from tenuto.directives.marker import has_directive, has_marker
-from tenuto.directives.transform import Mode, Result, transform
-from tenuto.errors import DirectiveError
+from tenuto.directives.settings import directive_settings, file_key, folder_key, forget_settings
+from tenuto.directives.stamps import Stamp, is_settled, stamp_of
+from tenuto.directives.transform import Mode, transform
 from tenuto.model import ids, view
 
 __all__ = [
     "DirectiveFinder",
     "DirectiveLoader",
     "ZipDirectiveLoader",
-    "carry_manifest",
-    "compile_file",
     "install",
     "is_installed",
     "workflow_code_of",
 ]
-
-VERSION: Final = 1  # of the compiler: part of every cache key and of the tag
-_HASHED: Final = (0b11).to_bytes(4, "little")  # a pyc that is checked by hash
-_HEADER: Final = 16
-
-
-# --- compiling
-
-
-def compile_file(source: bytes | str, filename: str, path: str, mode: Mode, optimize: int = -1) -> CodeType:
-    """The code object of a file in one mode. Raises `DirectiveError` for its errors, warns of the rest."""
-    try:
-        result = transform(source, path, mode, strict=_is_strict(filename))
-    except DirectiveError:
-        raise
-    except SyntaxError as error:
-        error.filename = filename  # the compiler knows only the id's path
-        raise
-    if errors_of(result.findings):
-        raise as_error(result.findings, filename, result.lines)
-    if mode != "workflow":
-        for finding in result.findings:
-            warnings.warn_explicit(DirectiveWarning(describe(finding)), None, filename, finding.line)
-    tree = result.code
-    assert tree is not None  # noqa: S101  # there was no error
-    if result.is_changed and mode != "workflow":
-        carry_manifest(tree, result)
-    return compile(tree, filename, "exec", dont_inherit=True, optimize=optimize)
-
-
-def carry_manifest(tree: ast.Module, result: Result) -> None:
-    """Let the module know its manifest before its own code runs: a script may start runs while it is executed."""
-    is_head = True
-    for index, statement in enumerate(tree.body):
-        is_head = is_head and isinstance(statement, ast.Expr | ast.ImportFrom)
-        if not is_head or (isinstance(statement, ast.ImportFrom) and statement.module != "__future__"):
-            tree.body.insert(index, _manifest_assignment(result))
-            return
-
-
-def _manifest_assignment(result: Result) -> ast.stmt:
-    value = ast.parse(repr(result.manifest), mode="eval").body
-    made = ast.Assign([ast.Name("__tenuto_manifest__", ast.Store())], value)
-    for node in ast.walk(made):
-        if "lineno" in node._attributes:
-            node.lineno = node.end_lineno = 1  # type: ignore[attr-defined]  # pyright: ignore
-            node.col_offset = node.end_col_offset = 0  # type: ignore[attr-defined]  # pyright: ignore
-    return made
-
-
-def _is_strict(filename: str) -> bool:
-    return _is_strict_folder(os.path.dirname(filename))
-
-
-@lru_cache(maxsize=4096)
-def _is_strict_folder(folder: str) -> bool:
-    return bool(_directive_settings(ids.project_root(Path(folder) / "module.py")).get("strict", False))
-
-
-def _directive_settings(root: Path) -> dict[str, Any]:
-    settings = ids.tool_settings(root).get("directives", {})
-    return dict(settings) if isinstance(settings, dict) else {}  # pyright: ignore[reportUnknownArgumentType]
 
 
 # --- loaders
@@ -108,19 +45,30 @@ def _directive_settings(root: Path) -> dict[str, Any]:
 class DirectiveLoader(SourceFileLoader):
     """Loads a source file compiled for one mode; also offers its workflow-mode code."""
 
-    def __init__(self, fullname: str, path: str, mode: Mode, source: bytes | None = None) -> None:
+    def __init__(
+        self, fullname: str, path: str, mode: Mode, stamp: Stamp | None = None, source: bytes | None = None
+    ) -> None:
         super().__init__(fullname, path)
         self.mode: Mode = mode
-        self._found = source  # what the finder read; good for one load
-        self.cache = cache_path(path, mode)
+        self._found = stamp, source  # what the finder learned; good for one load
+        self._folder, name = os.path.split(path)
+        self.cache = cache_path(self._folder, name, mode)
         self._loaded: bytes | None = None  # the text that the module in memory was made of
 
     def get_code(self, fullname: str) -> CodeType:
-        source, self._found = self._found, None
+        (stamp, source), self._found = self._found, (None, None)
+        if stamp is None:
+            stamp = stamp_of(self.path)
+        kept = self._read(self.cache)
+        if kept is not None and kept.stamp == stamp and kept.is_for(self._key()):
+            code = kept.code()
+            if code is not None:
+                self._loaded = kept.source
+                return code
         if source is None:
             source = self.get_data(self.path)
         self._loaded = source
-        return self._cached(source, self.mode)
+        return self._compared(kept, self.cache, source, stamp, self.mode)
 
     def exec_module(self, module: ModuleType) -> None:
         view.drop(module.__name__)
@@ -129,45 +77,46 @@ class DirectiveLoader(SourceFileLoader):
     def workflow_code(self) -> CodeType:
         """The code that runs in the module's view, from the text that was loaded, whatever the file says now."""
         source = self.get_data(self.path) if self._loaded is None else self._loaded
-        return self._cached(source, "workflow")
+        cache = cache_path(self._folder, os.path.basename(self.path), "workflow")
+        return self._compared(self._read(cache), cache, source, None, "workflow")
 
     def loaded_source(self) -> str:
         """The text that the module in memory was made of."""
         return decode_source(self.get_data(self.path) if self._loaded is None else self._loaded)
 
-    def _cached(self, source: bytes, mode: Mode) -> CodeType:
+    def _key(self) -> bytes:
+        """The key, if the file is where it seems to be; that of a symbolic link is another, and is never found so."""
+        return folder_key(self._folder, self.mode) or file_key(self.path, ids.id_path(self.path), self.mode)
+
+    def _compared(
+        self, kept: Kept | None, cache: str | None, source: bytes, stamp: Stamp | None, mode: Mode
+    ) -> CodeType:
+        """The code of this source: from the cache if it is that of the same text, else compiled now."""
         path = ids.id_path(self.path)
-        key = source_hash(f"{VERSION}\0{path}\0{mode}\0{_is_strict(self.path)}\0{self.path}\0".encode() + source)
-        cache = self.cache if mode == self.mode else cache_path(self.path, mode)
-        code = None if cache is None else self._read(cache, key)
+        key = file_key(self.path, path, mode)
+        code: CodeType | None = None
+        if kept is not None and kept.is_for(key) and kept.source == source:
+            code = kept.code()
+            if code is not None and (stamp is None or stamp == kept.stamp or not is_settled(stamp)):
+                return code  # there is nothing better to write
         if code is None:
             code = compile_file(source, self.path, path, mode)
-            if cache is not None and not sys.dont_write_bytecode:
-                self.set_data(cache, MAGIC_NUMBER + _HASHED + key + marshal.dumps(code))
+        if cache is not None and not sys.dont_write_bytecode:
+            self._write(cache, render_cache(key, code, source, stamp))
         return code
 
-    def _read(self, cache: str, key: bytes) -> CodeType | None:
+    def _read(self, cache: str | None) -> Kept | None:
         try:
-            data = self.get_data(cache)
+            return None if cache is None else read_cache(self.get_data(cache))
         except OSError:
             return None
-        if data[:_HEADER] != MAGIC_NUMBER + _HASHED + key:
-            return None
+
+    def _write(self, cache: str, data: bytes) -> None:
         try:
-            code = marshal.loads(memoryview(data)[_HEADER:])  # noqa: S302  # as Python does with its own caches
-        except (EOFError, ValueError, TypeError):
-            return None
-        return code if isinstance(code, CodeType) else None
-
-
-def cache_path(path: str, mode: Mode) -> str | None:
-    """Where the compiled file is kept: beside the stock cache, under a tag of our own."""
-    level = sys.flags.optimize
-    tag = f"tenuto{mode}{VERSION}" + (f"o{level}" if level else "")
-    try:
-        return cache_from_source(path, optimization=tag)
-    except NotImplementedError:
-        return None
+            mode = os.stat(self.path).st_mode
+        except OSError:
+            return  # gone by now
+        self.set_data(cache, data, _mode=mode | 0o200)  # who may not read the source may not read it here
 
 
 class ZipDirectiveLoader:
@@ -236,18 +185,20 @@ class DirectiveFinder:
         return spec
 
     def _adopt_file(self, spec: ModuleSpec, stock: SourceFileLoader, folder: str, name: str) -> None:
-        known = self._known.look(folder, name, stock.path)
-        if known is False:
+        stamp = stamp_of(stock.path)
+        if stamp is None:
             return
-        try:
-            source = stock.get_data(stock.path)
-        except OSError:
-            return
-        if known is None:
-            known = has_marker(source)
-            self._known.note(folder, name, stock.path, known)
-        if known:
-            loader = DirectiveLoader(spec.name, stock.path, self.mode, source)
+        source: bytes | None = None
+        is_marked = self._known.look(folder, name, stamp)
+        if is_marked is None:
+            try:
+                source = stock.get_data(stock.path)
+            except OSError:
+                return
+            is_marked = has_marker(source)
+            self._known.note(folder, name, stamp, is_marked)
+        if is_marked:
+            loader = DirectiveLoader(spec.name, stock.path, self.mode, stamp, source)
             spec.loader = loader
             spec.cached = loader.cache
 
@@ -268,9 +219,9 @@ def install(root: str | PathLike[str] | None = None, mode: Mode = "step") -> Non
     """
     ids.use_root(root)
     start = Path(root) if root is not None else _main_folder()
-    ids.use_packages(_directive_settings(ids.project_root(start / "module.py")).get("packages", ()))
+    ids.use_packages(directive_settings(ids.project_root(start / "module.py")).get("packages", ()))
     _is_project_folder.cache_clear()
-    _is_strict_folder.cache_clear()
+    forget_settings()
     view.compile_with(workflow_code_of)
     for finder in sys.meta_path:
         if isinstance(finder, DirectiveFinder):

@@ -9,39 +9,41 @@ import sys
 from importlib.util import cache_from_source
 from typing import Final, TypeAlias, cast
 
+from tenuto.directives.stamps import Stamp, is_settled
+
 __all__ = ["KnownFiles"]
 
-Entry: TypeAlias = tuple[int, int, bool]  # modification time, size, whether there is a marker
+Entry: TypeAlias = tuple[Stamp, bool]  # whether there is a marker in the file with this stamp
 
 
 class KnownFiles:
     """Files whose marker was looked for before, so that a warm import need not search; one small file per folder.
 
-    An entry holds for a size and a modification time, as Python's own caches do. Losing a cache costs a search.
+    An entry holds for the stamp of its file. Losing a cache costs a search.
     """
 
-    NAME: Final = "tenuto-markers1"
+    NAME: Final = "tenuto-markers2"
 
     def __init__(self) -> None:
         self._folders: dict[str, dict[str, Entry]] = {}
         self._changed: set[str] = set()
 
-    def look(self, folder: str, name: str, path: str) -> bool | None:
-        """Does this file, as it is now, have a marker? None: not known."""
+    def look(self, folder: str, name: str, stamp: Stamp) -> bool | None:
+        """Does the file with this stamp have a marker? None: not known."""
         known = self._folders.get(folder)
         if known is None:
             known = self._folders[folder] = _read(folder)
         entry = known.get(name)
-        return entry[2] if entry is not None and entry[:2] == _version(path) else None
+        return entry[1] if entry is not None and entry[0] == stamp else None
 
-    def note(self, folder: str, name: str, path: str, is_marked: bool) -> None:
-        """Remember whether this file has a marker."""
-        version = _version(path)
-        if version is not None and not sys.dont_write_bytecode:
-            self._folders.setdefault(folder, {})[name] = (*version, is_marked)
-            if not self._changed:
-                atexit.register(self.write)
-            self._changed.add(folder)
+    def note(self, folder: str, name: str, stamp: Stamp, is_marked: bool) -> None:
+        """Remember whether this file has a marker, unless it may still change without its stamp showing it."""
+        if sys.dont_write_bytecode or not is_settled(stamp):
+            return
+        self._folders.setdefault(folder, {})[name] = (stamp, is_marked)
+        if not self._changed:
+            atexit.register(self.write)
+        self._changed.add(folder)
 
     def write(self) -> None:
         """Store what was learned; not being able to is no error."""
@@ -73,11 +75,3 @@ def _index_path(folder: str) -> str:
         return os.path.join(os.path.dirname(cache_from_source(os.path.join(folder, "x.py"))), KnownFiles.NAME)
     except NotImplementedError:  # an interpreter without caches
         return ""
-
-
-def _version(path: str) -> tuple[int, int] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size

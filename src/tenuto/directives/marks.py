@@ -21,6 +21,8 @@ _IMPLICITLY_STATIC: Final = frozenset({"__new__"})
 def read_mark(node: FunctionNode, prologue: Prologue, names: Names, report: Report) -> tuple[Mark | None, bool]:
     """What a function says about itself, and whether it contradicts itself."""
     is_broken = bool(prologue.wrong)
+    if not node.decorator_list and not prologue.directives:
+        return None, is_broken
     marks = [d for d in node.decorator_list if names.member(d) in MARKS and not (isinstance(d, ast.Call) and d.args)]
     options = tuple(d for d in node.decorator_list if names.member(d) in ("step_options", "workflow_options"))
     kind = _read_directives(prologue, report)

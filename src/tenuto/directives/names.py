@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
+
+from tenuto.directives.source import Source
 
 __all__ = ["Names", "dotted", "read_names"]
 
@@ -63,10 +66,11 @@ def dotted(node: ast.expr) -> str | None:
     return ".".join(reversed(parts))
 
 
-def read_names(tree: ast.Module) -> Names:
+def read_names(source: Source) -> Names:
     """Collect the imports of a module, those inside functions included."""
+    tree = source.tree
     imported: dict[str, str] = {}
-    for node in _statements(tree.body):
+    for node in _imports(source):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.asname:
@@ -93,14 +97,19 @@ def _indirect(tree: ast.Module, names: Names) -> Iterator[tuple[str, str]]:
                 yield node.targets[0].id, f"{node.targets[0].id} is a mark under another name"
 
 
-def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    pending: list[ast.stmt] = list(reversed(body))
+def _imports(source: Source) -> Iterator[ast.stmt]:
+    """Every import statement, in the order of the file. Looks only into statements that have the word on a line."""
+    lines = [number for number, line in enumerate(source.lines, 1) if "import" in line]
+    pending: list[ast.stmt] = list(reversed(source.tree.body))
     while pending:
         statement = pending.pop()
-        yield statement
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            yield statement
+            continue
+        body: list[ast.stmt] | None = getattr(statement, "body", None) or getattr(statement, "cases", None)
+        if not body or bisect_left(lines, statement.lineno) == bisect_right(lines, statement.end_lineno or 0):
+            continue
         for field in ("finalbody", "orelse", "body"):
-            inner = getattr(statement, field, None)
-            if inner:
-                pending.extend(reversed(inner))
+            pending.extend(reversed(getattr(statement, field, None) or ()))
         for case in getattr(statement, "handlers", None) or getattr(statement, "cases", None) or ():
             pending.extend(reversed(case.body))

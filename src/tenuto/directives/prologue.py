@@ -47,6 +47,7 @@ class Prologue:
 
 
 _EMPTY: Final = Prologue(0, (), ())
+_DOCSTRING: Final = Prologue(1, (), ())
 
 
 def read_prologue(body: list[ast.stmt], source: Source, *, module: bool = False) -> Prologue:
@@ -66,6 +67,8 @@ def read_prologue(body: list[ast.stmt], source: Source, *, module: bool = False)
         elif not (module and isinstance(statement, ast.ImportFrom) and statement.module == "__future__"):
             break
         length += 1
+    if length <= 1 and not directives and not wrong:
+        return _DOCSTRING if length else _EMPTY
     return Prologue(length, tuple(directives), tuple(wrong))
 
 
@@ -107,7 +110,10 @@ def _classify(node: ast.expr, source: Source) -> Word | Misspelled | NotPlain | 
 
 def _near(text: str) -> str | None:
     """The directive that a text was probably meant to be."""
-    folded = _BLANK.sub(" ", text.casefold()).strip().rstrip(".;:!")
+    folded = text.casefold()
+    if "use" not in folded and "step" not in folded and "workflow" not in folded:
+        return None  # one slip spoils one word at most
+    folded = _BLANK.sub(" ", folded).strip().rstrip(".;:!")
     for directive in DIRECTIVES:
         if folded == directive or _is_one_slip_away(folded, directive):
             return directive

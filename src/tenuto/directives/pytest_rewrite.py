@@ -10,8 +10,10 @@ import ast
 from collections.abc import Callable
 from typing import Any, Final
 
+from tenuto.directives.bytecode import carry_manifest
+from tenuto.directives.caches import VERSION
 from tenuto.directives.errors import Span, as_error, describe, errors_of, make_finding
-from tenuto.directives.importer import VERSION, carry_manifest, workflow_code_of
+from tenuto.directives.importer import workflow_code_of
 from tenuto.directives.marker import has_directive
 from tenuto.directives.transform import transform
 from tenuto.model import ids, view

@@ -36,6 +36,11 @@ from tenuto.directives.source import FunctionNode, Source
 
 __all__ = ["Scan", "scan"]
 
+# Statements that hold no other statements and no directive: most of a file.
+_PLAIN: Final = frozenset(
+    {ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Raise, ast.Assert, ast.Import, ast.ImportFrom}
+    | {ast.Delete, ast.Global, ast.Nonlocal, ast.Pass, ast.Break, ast.Continue}
+)
 _LAMBDA: Final = re.compile(r"lambda[^\n:]*:\s*\(?\s*[uU]?['\"]{1,3}use ")
 
 
@@ -57,6 +62,7 @@ class _Walk:
     source: Source
     names: Names
     report: Report
+    may_serialize: bool  # is there any word about it in the file?
     exports: Exports | None = None
     definitions: list[Definition] = field(default_factory=list[Definition])
     classes: dict[ast.ClassDef, ClassEntry] = field(default_factory=dict[ast.ClassDef, ClassEntry])
@@ -67,43 +73,47 @@ class _Walk:
     # --- statements
 
     def block(self, body: list[ast.stmt], place: Place, start: int = 0) -> None:
+        here: Place | None = None
         for statement in body[start:] if start else body:
-            self.statement(statement, place if place.top else replace(place, block=body))
+            if not _is_plain(statement):
+                if here is None:
+                    here = place if place.top is not None else place._replace(block=body)
+                self.statement(statement, here)
 
     def statement(self, statement: ast.stmt, place: Place) -> None:
         match statement:
+            case ast.Expr():
+                self.misplaced(statement, place)
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 self.function(statement, _below(place, statement))
-            case ast.ClassDef():
-                self.class_(statement, _below(place, statement))
             case ast.If():
                 self.condition(statement, place)
             case ast.For() | ast.AsyncFor() | ast.While():
-                looped = place if place.in_function else replace(place, guard="in a loop")
+                looped = place if place.in_function else place._replace(guard="in a loop")
                 self.block(statement.body, looped)
                 self.block(statement.orelse, looped)
             case ast.With() | ast.AsyncWith():
                 self.block(statement.body, place)
             case ast.Try() | ast.TryStar():
                 self.attempt(statement, place)
+            case ast.ClassDef():
+                self.class_(statement, _below(place, statement))
             case ast.Match():
                 for number, case in enumerate(statement.cases):
                     self.block(case.body, _arm(place, statement, f"case {number}"))
-            case ast.Expr():
-                self.misplaced(statement, place)
             case _:
                 pass
 
     def condition(self, node: ast.If, place: Place) -> None:
         test = self.names.resolve(node.test)
         if test in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
-            self.block(node.body, replace(place, type_checking=True))
+            self.block(node.body, place._replace(type_checking=True))
             self.block(node.orelse, place)
             return
-        guard = place.guard
+        arm = _arm(place, node, "if")
         if not place.in_function and _is_main_guard(node.test):
-            guard = "under the main guard"
-        self.block(node.body, replace(_arm(place, node, "if"), guard=guard))
+            arm = arm._replace(guard="under the main guard")
+        self.block(node.body, arm)
         self.block(node.orelse, _arm(place, node, "else"))
 
     def attempt(self, node: ast.Try | ast.TryStar, place: Place) -> None:
@@ -138,9 +148,12 @@ class _Walk:
                 sort = None
             else:
                 self.define(node, mark, sort, place)
-        inner_kind = None if sort == "inert" else mark.kind if mark else None
-        inner = replace(place, scopes=(*place.scopes, Enclosing(node, inner_kind)), arms=())
-        self.block(node.body, inner, prologue.length)
+        for index in range(prologue.length, len(node.body)):
+            if not _is_plain(node.body[index]):
+                inner_kind = None if sort == "inert" else mark.kind if mark else None
+                inner = place._replace(scopes=(*place.scopes, Enclosing(node, inner_kind)), arms=(), in_function=True)
+                self.block(node.body, inner, index)
+                break
 
     def sort(self, node: FunctionNode, kind: Word, place: Place) -> Sort | None:
         """How a marked function sits in its module; None if it may not sit there."""
@@ -190,12 +203,12 @@ class _Walk:
 
     def class_(self, node: ast.ClassDef, place: Place) -> None:
         self.class_places[node] = place
-        found = find_serialization(node, self.names, self.report)
+        found = find_serialization(node, self.names, self.report) if self.may_serialize else None
         usable = not place.type_checking and not place.in_function
         if found is not None and usable:
             entry = ClassEntry(node, place, identifier_of(place.scopes, node.name), self.source.path)
             self.classes[node] = replace(entry, decorator=found.decorator, name=found.name)
-        self.block(node.body, replace(place, scopes=(*place.scopes, Enclosing(node, None))))
+        self.block(node.body, place._replace(scopes=(*place.scopes, Enclosing(node, None))))
 
     def spelling(self, prologue: Prologue) -> None:
         for wrong in prologue.wrong:
@@ -207,8 +220,8 @@ class _Walk:
 
 def scan(source: Source, report: Report) -> Scan:
     """Find every definition of a module, and report what is wrong with it."""
-    names = read_names(source.tree)
-    walk = _Walk(source, names, report)
+    names = read_names(source)
+    walk = _Walk(source, names, report, "serializ" in source.text)
     prologue = read_prologue(source.tree.body, source, module=True)
     walk.spelling(prologue)
     module_mark = _module_mark(prologue, report)
@@ -248,13 +261,23 @@ def _lambdas(source: Source, report: Report) -> None:
             report.add("DIR205", node)
 
 
+def _is_plain(statement: ast.stmt) -> bool:
+    """Is there certainly nothing to find in this statement? So it is with most of a file; hence asked first."""
+    kind = type(statement)
+    if kind is ast.Expr:
+        return type(statement.value) is not ast.Constant  # type: ignore[attr-defined]  # pyright: ignore
+    return kind in _PLAIN
+
+
 def _below(place: Place, statement: ast.stmt) -> Place:
-    return place if place.top else replace(place, top=statement)
+    return place if place.top is not None else place._replace(top=statement)
 
 
 def _arm(place: Place, node: ast.stmt, name: str) -> Place:
+    if place.in_function:
+        return place
     arms: Arms = (*place.arms, (node, name))
-    return replace(place, arms=arms)
+    return place._replace(arms=arms)
 
 
 def _is_main_guard(test: ast.expr) -> bool:

@@ -17,7 +17,7 @@ from tenuto.directives.errors import Finding, Span, errors_of, make_finding
 from tenuto.directives.host_mode import emit_host
 from tenuto.directives.manifest import Manifest, dump, make_manifest
 from tenuto.directives.scan import Scan, scan
-from tenuto.directives.source import ignored_codes, parse
+from tenuto.directives.source import check_valid, ignored_codes, parse
 from tenuto.directives.workflow_mode import emit_workflow
 
 __all__ = ["MODES", "Mode", "Result", "render", "transform"]
@@ -40,13 +40,19 @@ class Result:
     has_directives: bool = False  # not only decorators
 
 
-def transform(source: str | bytes, path: str, mode: Mode, *, strict: bool = False) -> Result:
+def transform(
+    source: str | bytes, path: str, mode: Mode, *, strict: bool = False, compiled_next: bool = False
+) -> Result:
     """Compile one file for one mode. `path` is the path that ids are made of.
 
     Raises `SyntaxError` for what is not valid Python as it stands. A file that marks nothing comes back as it is.
+    With `compiled_next` the caller hands the code to Python at once, which finds what is wrong with the code that
+    stays as it was written; here only the rest is checked. To check everything twice takes as long as a plain import.
     """
     parsed = parse(source, path)
     report = Report(parsed, strict)
+    if not compiled_next:
+        check_valid(parsed.tree.body, path)
     found = scan(parsed, report)
     captures = find_captures(found, report)
     found = _without_broken(found, report)
@@ -56,11 +62,29 @@ def transform(source: str | bytes, path: str, mode: Mode, *, strict: bool = Fals
     findings = _sorted(report.findings, ignored_codes(parsed.text))
     manifest = make_manifest(found)
     is_changed = bool(found.definitions or found.classes or found.foreign or found.module_directives)
+    is_wrong = bool(errors_of(findings))
+    if compiled_next and (is_changed or is_wrong):
+        check_valid(parsed.tree.body if is_wrong or mode == "workflow" else _rewritten(found), path)
     code: ast.Module | None = None
-    if not errors_of(findings):
+    if not is_wrong:
         code = _emit(found, captures, mode) if is_changed else parsed.tree
     has_directives = bool(found.module_directives) or any(d.mark.directives for d in found.definitions)
     return Result(code, manifest, findings, parsed.header, parsed.lines, is_changed, has_directives)
+
+
+def _rewritten(found: Scan) -> list[ast.stmt]:
+    """The statements of which step and client mode leave anything out, behind what decides how they are read."""
+    body = found.source.tree.body
+    last = body.index(found.module_directives[-1]) if found.module_directives else -1
+    heads = [s for i, s in enumerate(body) if i <= last or (isinstance(s, ast.ImportFrom) and s.module == "__future__")]
+    tops: dict[ast.stmt, None] = {}
+    for definition in found.definitions:
+        mark = definition.mark
+        is_kept = definition.kind == "step" and definition.sort in ("module", "method")
+        if not is_kept or mark.decorator is not None or mark.option_decorators:
+            assert definition.place.top is not None  # noqa: S101  # a definition has at least itself
+            tops[definition.place.top] = None
+    return [*heads, *tops]
 
 
 def _emit(found: Scan, captures: Mapping[ast.AST, Captures], mode: Mode) -> ast.Module:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from functools import update_wrapper
+from functools import cached_property, update_wrapper
+from types import FunctionType
 from typing import (
     Any,
     Concatenate,
@@ -85,15 +86,22 @@ def encode_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
 
 def _look_like(wrapper: object, fn: Callable[..., Any]) -> None:
     """Name, doc, module, signature and `iscoroutinefunction` of the function, for those who inspect the object."""
-    update_wrapper(cast("Any", wrapper), fn, updated=())
-    plain: Any = inspect.unwrap(fn)
+    looks = cast("Any", wrapper)
+    plain: Any = fn
+    if type(fn) is FunctionType and not fn.__dict__:  # as update_wrapper does it, without asking for each name
+        looks.__module__, looks.__name__, looks.__qualname__ = fn.__module__, fn.__name__, fn.__qualname__
+        looks.__doc__, looks.__annotations__, looks.__wrapped__ = fn.__doc__, fn.__annotations__, fn
+    else:
+        update_wrapper(looks, fn, updated=())
+        plain = inspect.unwrap(fn)
     code = getattr(plain, "__code__", None)
     if code is None:
         return
-    looks = cast("Any", wrapper)
     # What inspect takes for a function: with the coroutine flag also where the function is a `def`, because calling
     # the object gives a coroutine.
-    looks.__code__ = code.replace(co_flags=code.co_flags | inspect.CO_COROUTINE)
+    if not code.co_flags & inspect.CO_COROUTINE:
+        code = code.replace(co_flags=code.co_flags | inspect.CO_COROUTINE)
+    looks.__code__ = code
     looks.__defaults__ = getattr(plain, "__defaults__", None)
     looks.__kwdefaults__ = getattr(plain, "__kwdefaults__", None)
 
@@ -203,11 +211,17 @@ class Step(Generic[P, R_co]):
         self.name = check_name(name)
         self.closure = closure
         self.given: Mapping[str, Any] = options or {}
-        self.spec: StepSpec = spec_of(name, self.given) if self.given else spec_named(name)
+        if self.given:
+            self.spec = spec_of(name, self.given)  # at once: what is wrong with options is said where they stand
         self._remote = remote or closure is not None
         self._seen: Parameters | None = None  # made by the first call: importing a module makes many steps, calls few
         # Calls with this many positional arguments and nothing else need no look at the signature.
         self._least, self._most = 0, -1
+
+    @cached_property
+    def spec(self) -> StepSpec:
+        """Its options, checked; made by the first call where there are none."""
+        return spec_named(self.name)
 
     @property
     def _parameters(self) -> Parameters:

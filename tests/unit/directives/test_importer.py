@@ -36,8 +36,8 @@ def test_d086_plain_caches_are_neither_used_nor_touched(project: Any) -> None:
     assert isinstance(compiled.f, Step)
     assert (cache.read_bytes(), cache.stat().st_mtime_ns) == before
     names = sorted(path.name.partition(".")[2] for path in (root / "__pycache__").iterdir())
-    assert names == [f"{sys.implementation.cache_tag}.opt-tenutostep1.pyc", f"{sys.implementation.cache_tag}.pyc"]
-    assert compiled.__cached__.endswith("opt-tenutostep1.pyc")
+    assert names == [f"{sys.implementation.cache_tag}.opt-tenutostep2.pyc", f"{sys.implementation.cache_tag}.pyc"]
+    assert compiled.__cached__.endswith("opt-tenutostep2.pyc")
 
 
 def test_the_cache_is_used_and_checked_by_content(project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
