@@ -1,13 +1,15 @@
 """Many workers, senders, timers and lost leases at once: nothing is lost, nothing is done twice.
 
-Each worker of a SQLite store has connections of its own, as a process would. The store's clock runs a hundred times as
-fast as ours, so that leases end and timers fall due while the test goes on.
+Each worker has a store object with connections of its own, as a process would. The store's clock runs a hundred times
+as fast as ours, so that leases end and timers fall due while the test goes on. Now and then a transaction is held open
+before its commit, so that others meet it half way.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import time
 from pathlib import Path
@@ -18,12 +20,17 @@ import pytest
 from tenuto.codec.rows import EncodedBatch, mail_key
 from tenuto.kernel.commands import EnqueueTask
 from tenuto.kernel.records import Mail, MailKind
+from tenuto.store.connection import Connection
 from tenuto.store.memory import MemoryStore
 from tenuto.store.port import NewRun, NewTimer, Outgoing, TaskEnd, TurnCommit
+from tenuto.store.postgres import PostgresStore
+from tenuto.store.postgres_connection import Transaction
 from tenuto.store.sqlite import SqliteStore
 
-RUNS, TASKS, SIGNALS, TIMERS = 30, 6, 3, 2
-LEASE = 5_000
+RUNS = int(os.environ.get("TENUTO_STRESS_RUNS", "150"))
+TASKS, SIGNALS, TIMERS = 6, 3, 2
+WORKERS, COMPLETERS = 4, 6
+LEASE = 20_000  # 200 ms of ours
 STATE = b"\x16\x01"
 
 
@@ -49,8 +56,6 @@ class Worker:
             while not done.is_set() and await self.store.heartbeat(me, LEASE):
                 await self.store.sweep(1_000, 100)
                 await self.store.fire_timers(100)
-                for task in await self.store.claim_tasks(me, ["step"], None, 4):
-                    await self.store.end_task(TaskEnd(task.id, task.epoch, b"out", None, task.attempt))
                 if not await self.take_turns(me):
                     break  # it died: what it holds is swept, and it comes back under a new id
                 await asyncio.sleep(0)
@@ -61,14 +66,14 @@ class Worker:
             if fate < 0.04:
                 return False
             late = fate < 0.10
-            while await self.turn(claim.lease, late):
+            while await self.turn(me, claim.lease, late):
                 pass
         return True
 
-    async def turn(self, lease: Any, late: bool) -> bool:
+    async def turn(self, me: str, lease: Any, late: bool) -> bool:
         """One turn; whether another one follows at once."""
         store, run = self.store, lease.run_id
-        await store.absorb([run])
+        await store.absorb(me, [run])
         rows = dict(await store.rows(run))
         mail = await store.mail(run, 0)
         state: dict[str, Any] = json.loads(rows[STATE]) if STATE in rows else {"got": [], "at": [], "turns": 0}
@@ -91,11 +96,30 @@ class Worker:
             mail_done=tuple(n for n, _ in mail),
         )
         if late:  # beyond its lease: by the time it commits somebody else may have the run
-            await asyncio.sleep(2 * LEASE / 100_000)
+            await asyncio.sleep(1.5 * LEASE / 100_000)
         (result,) = await store.commit_group([commit])
         if result.verdict == "stale":
             self.stale.append(run)
         return result.verdict == "committed" and result.kept
+
+
+async def complete_tasks(number: int, store: Any, done: asyncio.Event) -> None:
+    """Ends tasks, one after the other; now and then it dies with some of them."""
+    draw = random.Random(number)
+    lives = 0
+    while not done.is_set():
+        lives += 1
+        me = f"c{number}-{lives}"
+        await store.register(me, LEASE, "c", {"wf": "h", "step": "h"})
+        while not done.is_set() and await store.heartbeat(me, LEASE):
+            for claimed in await store.claim_tasks(me, ["step"], None, 4):
+                if draw.random() < 0.02:
+                    break
+                await store.end_task(TaskEnd(claimed.id, claimed.epoch, b"out", None, claimed.attempt))
+            else:
+                await asyncio.sleep(0.005)
+                continue
+            break
 
 
 def task(run: str, n: int) -> EnqueueTask:
@@ -128,30 +152,60 @@ async def all_completed(store: Any, done: asyncio.Event) -> None:
     done.set()
 
 
+def hold_commits_open(patch: pytest.MonkeyPatch, seed: int) -> None:
+    """One commit in eight waits a little: its writes are there, and nobody sees them yet."""
+    draw = random.Random(seed)
+    run_sqlite, run_postgres = Connection.run, Transaction.run
+
+    def slow_sqlite(self: Any, name: str, *values: Any) -> Any:
+        if name == "commit" and draw.random() < 0.125:
+            time.sleep(draw.uniform(0, 0.02))
+        return run_sqlite(self, name, *values)
+
+    async def slow_postgres(self: Any, name: str, *values: Any) -> Any:
+        if name == "commit" and draw.random() < 0.125:
+            await asyncio.sleep(draw.uniform(0, 0.02))
+        return await run_postgres(self, name, *values)
+
+    patch.setattr(Connection, "run", slow_sqlite)
+    patch.setattr(Transaction, "run", slow_postgres)
+
+
+def stores_of(kind: str, count: int, request: pytest.FixtureRequest, path: Path) -> list[Any]:
+    if kind == "memory":
+        return [MemoryStore(clock)] * count
+    if kind == "sqlite":
+        return [SqliteStore(path / "x.db", clock=clock, sync="normal") for _ in range(count)]
+    url = str(request.getfixturevalue("postgres_url"))
+    return [PostgresStore(url, clock=clock) for _ in range(count)]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
-@pytest.mark.parametrize("seed", range(3))
-async def test_every_run_ends_and_every_message_is_consumed_once(kind: str, seed: int, tmp_path: Path) -> None:
-    """ST1, ST2, ST3, in small."""
-    memory = MemoryStore(clock)
-    stores: list[Any] = [
-        memory if kind == "memory" else SqliteStore(tmp_path / "x.db", clock=clock, sync="normal") for _ in range(4)
-    ]
-    for store in stores:
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres"])
+@pytest.mark.parametrize("seed", range(int(os.environ.get("TENUTO_STRESS_ROUNDS", "1"))))
+async def test_every_run_ends_and_every_message_is_consumed_once(
+    kind: str, seed: int, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ST1, ST2, ST3: no lost wake-up, no double advance, every commit of a lost worker refused."""
+    hold_commits_open(monkeypatch, seed)
+    stores = stores_of(kind, WORKERS + 2, request, tmp_path)
+    for store in dict.fromkeys(stores):
         await store.open()
     for n in range(RUNS):
         await stores[0].create(NewRun(f"r{n}", "wf", ()))
     done, stale = asyncio.Event(), list[str]()
-    workers = [Worker(seed * 10 + n, store, stale) for n, store in enumerate(stores)]
-    await asyncio.wait_for(
-        asyncio.gather(
-            *(worker.live(done) for worker in workers), send_all(stores[0], seed), all_completed(stores[1], done)
-        ),
-        60,
-    )
+    workers = [Worker(seed * 10 + n, stores[n], stale) for n in range(WORKERS)]
+    completers = [complete_tasks(seed * 100 + n, stores[WORKERS + n % 2], done) for n in range(COMPLETERS)]
+    async with asyncio.timeout(120):
+        await asyncio.gather(
+            *(worker.live(done) for worker in workers),
+            *completers,
+            send_all(stores[0], seed),
+            all_completed(stores[1], done),
+        )
     for n in range(RUNS):
         state = json.loads(dict(await stores[0].rows(f"r{n}"))[STATE])
         assert sorted(number for number, _ in state["got"]) == list(range(1, TASKS + SIGNALS + 1))
         assert [sort for _, sort in state["got"]].count("SIGNAL") == SIGNALS
-    for store in stores:
+    for store in dict.fromkeys(stores):
         await store.close()
