@@ -1,7 +1,9 @@
 """Durable execution for Python: what workflow code and its callers import."""
 
-from tenuto.app import RunHandle, Tenuto
+from tenuto.app import EachRun, RunHandle, TaskHandle, Tenuto
+from tenuto.codec.sealing import Compression, Encryption
 from tenuto.errors import FatalError, Reject, RetryableError, RollbackError
+from tenuto.host.limits import Limits
 from tenuto.model.children import ChildHandle, ChildOptions, detach, spawn
 from tenuto.model.concurrency import Branch, Failed, Winner, join, parallel, race, shield
 from tenuto.model.decorators import StepDecorator, step, workflow
@@ -49,9 +51,12 @@ __all__ = [
     "Break",
     "ChildHandle",
     "ChildOptions",
+    "Compression",
     "Continue",
     "ContinueAsNew",
     "Duration",
+    "EachRun",
+    "Encryption",
     "Failed",
     "FatalError",
     "Finished",
@@ -59,6 +64,7 @@ __all__ = [
     "Hook",
     "InlineOptions",
     "Kind",
+    "Limits",
     "NoReply",
     "QueueOptions",
     "Received",
@@ -77,6 +83,7 @@ __all__ = [
     "StepOptions",
     "Stop",
     "Task",
+    "TaskHandle",
     "Tenuto",
     "Update",
     "UpdateHandler",

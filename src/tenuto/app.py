@@ -4,27 +4,60 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, TypeVarTuple, Unpack, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    TypeVarTuple,
+    Unpack,
+    cast,
+    overload,
+)
 
+from tenuto.codec.sealing import Codec
 from tenuto.codec.values import load
-from tenuto.errors import ConfigError, RunCancelledError, RunFailedError, RunTerminatedError
+from tenuto.errors import ConfigError, RunCancelledError, RunFailedError, RunTerminatedError, StepFailedError
 from tenuto.host.blocking import Blocking, LoopThread
 from tenuto.host.engine import NativeEngine
 from tenuto.host.explain import Explanation
 from tenuto.host.history import HistoryEntry
+from tenuto.host.limits import Limits
 from tenuto.host.options import Attributes, StartOptions, WorkerOptions
+from tenuto.host.queueing import LimitOptions, Verb
+from tenuto.host.schedules import ScheduleOptions, ScheduleSummary
 from tenuto.host.summaries import RunSummary
 from tenuto.host.waiters import Ending
 from tenuto.host.watching import RunEvent
 from tenuto.kernel.location import check_name
-from tenuto.model import registry
-from tenuto.model.definitions import Bound
+from tenuto.model.definitions import Bound, Workflow
 from tenuto.model.durations import Duration, milliseconds, moment
 from tenuto.model.marking import startable
+from tenuto.model.options import QueueOptions
+from tenuto.store.housekeeping import CatchUp, Overlap
 from tenuto.store.port import RunFilter, Store
+from tenuto.store.queues import QueueRecord
+from tenuto.store.sealed import sealed
 from tenuto.store.urls import DEFAULT_URL, store_of
 
-__all__ = ["Engine", "RunHandle", "SyncRunHandle", "SyncTenuto", "Tenuto"]
+if TYPE_CHECKING:
+    from tenuto.host.nexus import Namespaces
+
+__all__ = [
+    "EachRun",
+    "Engine",
+    "RunHandle",
+    "SyncEachRun",
+    "SyncRunHandle",
+    "SyncTaskHandle",
+    "SyncTenuto",
+    "TaskHandle",
+    "Tenuto",
+]
 
 Q = ParamSpec("Q")
 R = TypeVar("R")
@@ -42,7 +75,22 @@ class Engine(Protocol):
     async def start(
         self, target: str, args: Sequence[Any], kwargs: Mapping[str, Any], options: StartOptions
     ) -> str: ...
+    async def resolve(self, name: str) -> str: ...
     async def runs(self, which: RunFilter) -> list[RunSummary]: ...
+    async def schedule(
+        self, name: str, target: str, args: Sequence[Any], kwargs: Mapping[str, Any], options: ScheduleOptions
+    ) -> None: ...
+    async def schedules(self) -> list[ScheduleSummary]: ...
+    async def pause_schedule(self, name: str) -> None: ...
+    async def resume_schedule(self, name: str) -> None: ...
+    async def delete_schedule(self, name: str) -> None: ...
+    async def set_queue(self, name: str, options: LimitOptions) -> None: ...
+    async def queues(self) -> list[QueueRecord]: ...
+    async def enqueue(self, task: Any, args: Sequence[Any], options: QueueOptions) -> str: ...
+    async def task_status(self, task_id: str) -> str: ...
+    async def task_ending(self, task_id: str, timeout: Duration | None) -> Ending: ...
+    async def cancel_task(self, task_id: str) -> None: ...
+    async def for_each(self, which: RunFilter, verb: Verb, reason: str | None) -> int: ...
     async def send_hook(self, token: str, args: Sequence[object]) -> None: ...
     async def status(self, run_id: str) -> str: ...
     async def ending(self, run_id: str, timeout: Duration | None) -> Ending: ...
@@ -77,7 +125,14 @@ class Tenuto:
             run = await app.start(checkout, "tok_1", 4200, id="order-42")
             print(await run.result())
 
-    `worker=False` makes it a client only. With the same id `start` gives the same run again.
+    `worker=False` makes it a client only. With the same id `start` gives the same run again. `retention`: how long
+    closed runs are kept (None: for ever). `codec`: `Compression()` or `Encryption(keys)` of what the store is given.
+    `namespaces`: other stores by name, whose workflows TWF programs call by `nexus "name" workflow W(…)`.
+
+    Of its worker: `queues`, which it serves (None: all); `concurrency`, how many runs at once; `lease`, how long its
+    runs stay its own when nothing is heard of it; `block_limit`, for how long code that blocks the event loop is still
+    taken for alive; `grace`, how long work under way may take at the end; `max_reclaims`, how many workers in a row may
+    be lost with a run before it is parked as stuck; `cache_bytes`, how much of suspended runs stays in memory.
     """
 
     def __init__(
@@ -92,6 +147,11 @@ class Tenuto:
         block_limit: Duration = "5m",
         grace: Duration = "30s",
         max_reclaims: int = 5,
+        retention: Duration | None = "30d",
+        cache_bytes: int = 2**28,
+        limits: Limits | None = None,
+        codec: Codec | None = None,
+        namespaces: Mapping[str, str] | None = None,
     ) -> None:
         if concurrency < 1:
             raise ConfigError(f"concurrency={concurrency}: a worker needs room for at least one run")
@@ -102,8 +162,12 @@ class Tenuto:
             "block_limit": milliseconds(block_limit) / 1000,
             "grace": milliseconds(grace) / 1000,
             "max_reclaims": max_reclaims,
+            "retention_ms": None if retention is None else milliseconds(retention),
+            "cache_bytes": cache_bytes,
         }
-        self.engine: Engine = _engine_of(url if url is not None else DEFAULT_URL, options if worker else None)
+        where = url if url is not None else DEFAULT_URL
+        self.engine: Engine = _engine_of(where, options if worker else None, limits, codec)
+        self._namespaces = _namespaces(namespaces) if namespaces else None
 
     @classmethod
     def sync(cls, url: str | None = None, /, **options: Any) -> SyncTenuto:
@@ -111,11 +175,15 @@ class Tenuto:
         return SyncTenuto(url, **options)
 
     async def __aenter__(self) -> Self:
+        if self._namespaces is not None:
+            await self._namespaces.open()
         await self.engine.open()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         await self.engine.close()
+        if self._namespaces is not None:
+            await self._namespaces.close()
 
     @property
     def store(self) -> Store:
@@ -142,8 +210,18 @@ class Tenuto:
         The same id with the same workflow and input gives the run that has it, whatever its status; `if_exists` says
         what else may happen to an id that is in use.
         """
-        target, args, kwargs = _what(workflow, args)
+        target, args, kwargs = await self._what(workflow, args)
         return RunHandle(self, await self.engine.start(target, args, kwargs, options))
+
+    async def _what(self, workflow: Any, args: tuple[Any, ...]) -> tuple[str, tuple[Any, ...], Mapping[str, Any]]:
+        """The id of what is to be started, and its arguments."""
+        if isinstance(workflow, Bound):
+            bound = cast("Bound[Any]", cast("object", workflow))
+            return bound.definition.id, bound.args, bound.kwargs
+        if isinstance(workflow, str):
+            return await self.engine.resolve(workflow), args, {}
+        known, args = startable(workflow, args)
+        return known.id, args, {}
 
     def get(self, run_id: str, /) -> RunHandle[Any]:
         """A handle on a run."""
@@ -158,15 +236,142 @@ class Tenuto:
         since: datetime | None = None,
         limit: int = 100,
     ) -> AsyncIterator[RunSummary]:
-        """The runs that fit, newest first."""
-        target = None if workflow is None else _target(workflow)
-        which = RunFilter(status, target, None if since is None else moment(since), attributes or {}, limit)
+        """The runs that fit, newest first; at most `limits.page` of them. `each` does something to all."""
+        which = await self._filter(status, workflow, attributes, since, limit)
         for summary in await self.engine.runs(which):
             yield summary
+
+    def each(
+        self,
+        *,
+        status: str | None = None,
+        workflow: str | None = None,
+        attributes: Attributes | None = None,
+        since: datetime | None = None,
+    ) -> EachRun:
+        """All the runs that fit, to do the same to each of them.
+
+        await app.each(workflow="checkout", status="failed").recover()
+        """
+        return EachRun(self.engine, lambda: self._filter(status, workflow, attributes, since, 0))
+
+    async def _filter(
+        self,
+        status: str | None,
+        workflow: str | None,
+        attributes: Attributes | None,
+        since: datetime | None,
+        limit: int,
+    ) -> RunFilter:
+        target = None if workflow is None else await self.engine.resolve(workflow)
+        return RunFilter(status, target, None if since is None else moment(since), attributes or {}, limit)
+
+    # --- queues
+
+    @overload
+    async def enqueue(self, task: Bound[R], /, **options: Unpack[QueueOptions]) -> TaskHandle[R]: ...
+    @overload
+    async def enqueue(
+        self, task: Callable[[*Ts], Coroutine[Any, Any, R]], /, *args: *Ts, **options: Unpack[QueueOptions]
+    ) -> TaskHandle[R]: ...
+    @overload
+    async def enqueue(self, task: str, /, *args: object, **options: Unpack[QueueOptions]) -> TaskHandle[Any]: ...
+    async def enqueue(  # type: ignore[misc]  # as for start
+        self, task: Any, /, *args: Any, **options: Unpack[QueueOptions]
+    ) -> TaskHandle[Any]:
+        """Puts a step into a queue by itself, without a workflow; it is stored when this returns.
+
+        `queue`, else the step's own, else `"default"`. While an item with its `key` is open there, that one is given.
+        """
+        return TaskHandle(self, await self.engine.enqueue(task, args, options))
+
+    def task(self, task_id: str, /) -> TaskHandle[Any]:
+        """A handle on a task."""
+        return TaskHandle(self, check_name(task_id))
+
+    async def queue(
+        self,
+        name: str,
+        /,
+        *,
+        concurrency: int | None = None,
+        worker_concurrency: int | None = None,
+        partition_concurrency: int | None = None,
+        rate: tuple[int, Duration] | None = None,
+        paused: bool = False,
+    ) -> None:
+        """Says how much of a queue may run; what is not said has no limit. It holds for all workers of the store.
+
+        `concurrency`: items at once; `worker_concurrency`: in one process; `partition_concurrency`: of one partition;
+        `rate`: so many starts in any window of that length, retries included; `paused`: nothing more begins.
+        """
+        options: LimitOptions = {
+            "concurrency": concurrency,
+            "worker_concurrency": worker_concurrency,
+            "partition_concurrency": partition_concurrency,
+            "rate": rate,
+            "paused": paused,
+        }
+        await self.engine.set_queue(name, options)
+
+    async def queues(self) -> AsyncIterator[QueueRecord]:
+        """The queues that were told something and those that have work: their limits, what waits and what runs."""
+        for record in await self.engine.queues():
+            yield record
 
     async def send_hook(self, token: str, /, *args: object) -> None:
         """Sends a payload to whoever has a hook with this token."""
         await self.engine.send_hook(token, args)
+
+    # --- schedules
+
+    async def schedule(
+        self,
+        name: str,
+        workflow: Bound[Any] | Workflow[[], Any] | str,
+        /,
+        *,
+        cron: str | None = None,
+        every: Duration | None = None,
+        tz: str = "UTC",
+        overlap: Overlap = "skip",
+        catch_up: CatchUp = "one",
+        start_at: datetime | None = None,
+        end_at: datetime | None = None,
+    ) -> None:
+        """Starts runs of a workflow at the times of a cron line, or at intervals; stored when this returns.
+
+        A run's id is `name@<its time in UTC>`. `overlap`: what happens while the run before is open. `catch_up`: what
+        becomes of times that nobody was there for. Storing a schedule again changes it; another rule counts from now.
+        """
+        target, args, kwargs = await self._what(workflow, ())
+        options: ScheduleOptions = {
+            "cron": cron,
+            "every": every,
+            "tz": tz,
+            "overlap": overlap,
+            "catch_up": catch_up,
+            "start_at": start_at,
+            "end_at": end_at,
+        }
+        await self.engine.schedule(name, target, args, kwargs, options)
+
+    async def schedules(self) -> AsyncIterator[ScheduleSummary]:
+        """All schedules, by name."""
+        for summary in await self.engine.schedules():
+            yield summary
+
+    async def pause_schedule(self, name: str, /) -> None:
+        """Starts nothing until the schedule is resumed."""
+        await self.engine.pause_schedule(name)
+
+    async def resume_schedule(self, name: str, /) -> None:
+        """Lets a paused schedule go on from now; what fell into the pause is not made up for."""
+        await self.engine.resume_schedule(name)
+
+    async def delete_schedule(self, name: str, /) -> None:
+        """Removes a schedule; the runs it has started stay."""
+        await self.engine.delete_schedule(name)
 
     async def wait_until(self, reached: Callable[[], Awaitable[bool]], timeout: Duration | None) -> None:
         """Waits until something is true, asking again whenever anything was stored; `TimeoutError`."""
@@ -274,24 +479,86 @@ class RunHandle(Generic[T_co]):
         await self._engine.supply(self.id, location, value)
 
 
-def _engine_of(url: str, options: WorkerOptions | None) -> Engine:
-    return NativeEngine(store_of(url), options)
+class TaskHandle(Generic[T_co]):
+    """One task without a workflow: what can be asked of it and done to it."""
+
+    def __init__(self, app: Tenuto, task_id: str) -> None:
+        self._engine = app.engine
+        self.id = task_id
+
+    async def status(self) -> str:
+        """scheduled, pending, running, or how it ended: completed, failed, cancelled."""
+        return await self._engine.task_status(self.id)
+
+    async def result(self, *, timeout: Duration | None = None) -> T_co:
+        """Its value, once it has ended; the `StepFailedError` it ended with, of kind `cancelled` if it was."""
+        ending = await self._engine.task_ending(self.id, timeout)
+        if ending.status == "completed":
+            return cast("T_co", load(ending.value))
+        error = load(ending.value) if ending.value else None
+        if isinstance(error, StepFailedError):
+            raise error
+        raise RunFailedError(f"run {self.id}, which had the key, is {ending.status}") from error
+
+    async def cancel(self) -> None:
+        """Withdraws the task, or asks it to stop if it has begun. Asking one that has ended changes nothing."""
+        await self._engine.cancel_task(self.id)
 
 
-def _what(workflow: Any, args: tuple[Any, ...]) -> tuple[str, tuple[Any, ...], Mapping[str, Any]]:
-    """The id of what is to be started, and its arguments."""
-    if isinstance(workflow, Bound):
-        bound = cast("Bound[Any]", cast("object", workflow))
-        return bound.definition.id, bound.args, bound.kwargs
-    if isinstance(workflow, str):
-        return _target(workflow), args, {}
-    known, args = startable(workflow, args)
-    return known.id, args, {}
+class EachRun:
+    """The runs that fit a filter when a verb is called; each verb gives how many runs it was done to.
+
+    Runs that have ended, or gone on, by the time their turn comes are left alone.
+    """
+
+    def __init__(self, engine: Engine, which: Callable[[], Awaitable[RunFilter]]) -> None:
+        self._engine = engine
+        self._which = which
+
+    async def cancel(self, reason: str | None = None) -> int:
+        """Asks open runs to stop."""
+        return await self._engine.for_each(await self._which(), "cancel", reason)
+
+    async def terminate(self, reason: str | None = None) -> int:
+        """Closes open runs at once; none of their code runs any more."""
+        return await self._engine.for_each(await self._which(), "terminate", reason)
+
+    async def pause(self) -> int:
+        """Holds open runs after the work under way."""
+        return await self._engine.for_each(await self._which(), "pause", None)
+
+    async def resume(self) -> int:
+        """Lets paused and parked runs go on."""
+        return await self._engine.for_each(await self._which(), "resume", None)
+
+    async def recover(self) -> int:
+        """Runs failed runs on from the step that failed them, where that is possible."""
+        return await self._engine.for_each(await self._which(), "recover", None)
+
+    async def delete(self) -> int:
+        """Removes closed runs with everything that belongs to them."""
+        return await self._engine.for_each(await self._which(), "delete", None)
 
 
-def _target(name: str) -> str:
-    """The id that a text means: itself, or the one registered here under that short name."""
-    return name if name.startswith("workflow//") else registry.find(name, "workflow").id
+def _namespaces(urls: Mapping[str, str]) -> Namespaces:
+    from tenuto.host.nexus import Namespaces  # few apps have any, and it brings the interpreter along
+
+    return Namespaces(urls)
+
+
+def _engine_of(url: str, options: WorkerOptions | None, limits: Limits | None, codec: Codec | None) -> Engine:
+    if not url.startswith("temporal://"):
+        store = store_of(url)
+        return NativeEngine(store if codec is None else sealed(store, codec), options, limits)
+    if codec is not None:
+        raise ConfigError("codec= is for our own stores; on a cluster give the client a payload codec of the SDK")
+    try:
+        from tenuto.temporal.engine import TemporalEngine
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "temporalio":
+            raise
+        raise ConfigError("Temporal needs its SDK: pip install 'tenuto[temporal]'") from None
+    return TemporalEngine(url, options)
 
 
 # --- for synchronous programs
@@ -299,6 +566,14 @@ def _target(name: str) -> str:
 
 class SyncRunHandle(Blocking, of=RunHandle):
     """Each method of `RunHandle`, without `await`."""
+
+
+class SyncTaskHandle(Blocking, of=TaskHandle):
+    """Each method of `TaskHandle`, without `await`."""
+
+
+class SyncEachRun(Blocking, of=EachRun):
+    """Each method of `EachRun`, without `await`."""
 
 
 class SyncTenuto(Blocking, of=Tenuto):

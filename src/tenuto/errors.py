@@ -139,7 +139,10 @@ class NotInWorkflowError(CodeFault):
 
 
 class NestingError(CodeFault):
-    """A durable call was made where its place forbids it."""
+    """A durable call was made where its place forbids it.
+
+    Next: do as the text says: another place, or a run of its own by `spawn`.
+    """
 
     code = "TN102"
     engine = "raised it at the call; nothing was recorded"
@@ -171,7 +174,10 @@ class _DivergenceError(CodeFault):
 
 
 class HistoryDivergedError(_DivergenceError):
-    """Changed code asks for something else than the history has."""
+    """Changed code asks for something else than the history has.
+
+    Next: put back what is gone, or use `removed` or `patched`, as the text says; the run goes on after the deploy.
+    """
 
     code = "TN104"
     engine = "wrote nothing, compensated nothing, parked the run"
@@ -207,7 +213,11 @@ class ReceiveConfigError(CodeFault):
 
 
 class HandlerReturnError(CodeFault):
-    """A handler, branch, closure or run returned what it may not."""
+    """A handler, branch, closure or run returned what it may not.
+
+    Engine: failed the update, branch, closure or run it came from; a signal's is logged.
+    Next: return what that place allows.
+    """
 
     code = "TN108"
 
@@ -229,13 +239,21 @@ class StuckError(CodeFault):
 
 
 class FatalError(CodeFault):
-    """Raised by a step: do not retry."""
+    """Raised by a step: do not retry.
+
+    Engine: failed the step at once, with kind `fatal`.
+    Next: nothing; the workflow sees `StepFailedError` with this as its cause.
+    """
 
     code = "TN111"
 
 
 class RetryableError(CodeFault):
-    """Raised by a step: try again, after the given time if there is one."""
+    """Raised by a step: try again, after the given time if there is one.
+
+    Engine: counted the attempt and tries again then.
+    Next: nothing.
+    """
 
     code = "TN112"
 
@@ -245,13 +263,21 @@ class RetryableError(CodeFault):
 
 
 class RollbackError(CodeFault):
-    """Raised by a step like `FatalError`; raised by a workflow to end it and undo its steps."""
+    """Raised by a step like `FatalError`; raised by a workflow to end it and undo its steps.
+
+    Engine: of a step: failed it at once. Out of a workflow: ended the run and ran its rollback handlers.
+    Next: nothing.
+    """
 
     code = "TN113"
 
 
 class StepFailedError(CodeFault):
-    """A step failed for good; its own error is the cause."""
+    """A step failed for good; its own error is the cause.
+
+    Engine: recorded it; it is the same on every replay.
+    Next: look at the cause; `kind` is `fatal`, `encode` or `cancelled`.
+    """
 
     code = "TN114"
     kind: str
@@ -270,13 +296,21 @@ class StepFailedError(CodeFault):
 
 
 class StepExhaustedError(StepFailedError):
-    """The last allowed attempt of a step failed."""
+    """The last allowed attempt of a step failed.
+
+    Engine: recorded it; it is the same on every replay.
+    Next: repair what failed and `recover` the run, or allow more attempts.
+    """
 
     code = "TN115"
 
 
 class StepTimeoutError(StepExhaustedError):
-    """The last allowed attempt of a step ran out of time or heartbeats."""
+    """The last allowed attempt of a step ran out of time or heartbeats.
+
+    Engine: cancelled every attempt at its limit and recorded the failure.
+    Next: give the step a longer `timeout`, or make it shorter.
+    """
 
     code = "TN116"
 
@@ -298,7 +332,11 @@ class RollbackUnavailableError(CodeFault):
 
 
 class SideEffectError(CodeFault):
-    """The closure of `side_effect` raised, or gave a value that cannot be stored."""
+    """The closure of `side_effect` raised, or gave a value that cannot be stored.
+
+    Engine: recorded it; it is the same on every replay.
+    Next: use a step.
+    """
 
     code = "TN120"
 
@@ -313,19 +351,31 @@ class _BranchesError(CodeFault):
 
 
 class JoinError(_BranchesError):
-    """Branches of a `join` failed: `errors` by branch name."""
+    """Branches of a `join` failed: `errors` by branch name.
+
+    Engine: recorded each failure; the error is the same on every replay.
+    Next: catch it, or repair the branches.
+    """
 
     code = "TN121"
 
 
 class RaceError(_BranchesError):
-    """Every branch of a `race` failed: `errors` by branch name."""
+    """Every branch of a `race` failed: `errors` by branch name.
+
+    Engine: recorded each failure; the error is the same on every replay.
+    Next: catch it, or repair the branches.
+    """
 
     code = "TN122"
 
 
 class AnyError(_BranchesError):
-    """Every item of a `Task.any` failed: `errors` by item id."""
+    """Every item of a `Task.any` failed: `errors` by item id.
+
+    Engine: recorded each failure; the error is the same on every replay.
+    Next: catch it, or repair the items.
+    """
 
     code = "TN123"
 
@@ -335,39 +385,60 @@ class ChildError(CodeFault):
 
 
 class ChildFailedError(ChildError):
-    """A child run failed."""
+    """A child run failed.
+
+    Engine: recorded it and raises it where the child is awaited.
+    Next: look at the cause.
+    """
 
     code = "TN124"
 
 
 class ChildCancelledError(ChildError):
-    """A child run was cancelled."""
+    """A child run was cancelled.
+
+    Engine: recorded it and raises it where the child is awaited.
+    Next: nothing, where it was meant.
+    """
 
     code = "TN125"
 
 
 class ChildTerminatedError(ChildError):
-    """A child run was terminated."""
+    """A child run was terminated.
+
+    Engine: recorded it and raises it where the child is awaited.
+    Next: nothing, where it was meant.
+    """
 
     code = "TN126"
 
 
 class ChildStartError(ChildError):
-    """A child could not be started: its id belongs to another run."""
+    """A child could not be started: its id belongs to another run.
+
+    Engine: started nothing and recorded it.
+    """
 
     code = "TN127"
     fix = 'choose another id, or follow that run with if_exists="attach"'
 
 
 class HookTakenError(CodeFault):
-    """The token of a hook belongs to another open run."""
+    """The token of a hook belongs to another open run.
+
+    Engine: registered nothing and recorded it.
+    """
 
     code = "TN128"
     fix = "choose another token"
 
 
 class EncodingError(CodeFault):
-    """A value is of a type that cannot be stored."""
+    """A value is of a type that cannot be stored.
+
+    Engine: stored nothing; a step whose result it is fails with kind `encode`.
+    """
 
     code = "TN129"
     fix = "use a type listed in the reference, or register the class with @serializable"
@@ -379,7 +450,11 @@ class EncodingError(CodeFault):
 
 
 class RemoteError(CodeFault):
-    """Stands for a recorded exception whose class is not loaded here."""
+    """Stands for a recorded exception whose class is not loaded here.
+
+    Engine: kept the name of the class and its message.
+    Next: import the module of the class where it is read.
+    """
 
     code = "TN130"
 
@@ -390,7 +465,11 @@ class RemoteError(CodeFault):
 
 
 class TwfError(CodeFault):
-    """A TWF run failed, or cannot go on; `code` is the instance's own."""
+    """A TWF run failed, or cannot go on; `code` is the instance's own.
+
+    Engine: TWF5xx: failed the run. TWF6xx: parked it.
+    Next: see the reference of TWF for the code.
+    """
 
     def __init__(
         self,
@@ -414,7 +493,11 @@ class TwfError(CodeFault):
 
 
 class DirectiveError(CodeFault, SyntaxError):
-    """A directive is wrong; the import fails and nothing is registered. `findings` are all of the file."""
+    """A directive is wrong; the import fails and nothing is registered. `findings` are all of the file.
+
+    Engine: registered nothing of that file.
+    Next: see the reference of directives for the code.
+    """
 
     def __init__(self, code: str, message: str, findings: Sequence[object] = ()) -> None:
         super().__init__(message)
@@ -423,7 +506,10 @@ class DirectiveError(CodeFault, SyntaxError):
 
 
 class NotCompiledError(CodeFault):
-    """A function carries a directive that no import hook has compiled."""
+    """A function carries a directive that no import hook has compiled.
+
+    Engine: started nothing.
+    """
 
     code = "DIR501"
     fix = "install the import hook before importing the module, or run it with `tenuto run`"
@@ -441,19 +527,31 @@ class DuplicateIdError(CodeFault):
 
 
 class RunFailedError(CallerFault):
-    """The run failed; its error is the cause."""
+    """The run failed; its error is the cause.
+
+    Engine: keeps the run and its history.
+    Next: look at the cause; `recover` goes on from the failed step, `rewind` from an earlier one.
+    """
 
     code = "TN201"
 
 
 class RunCancelledError(CallerFault):
-    """The run was cancelled."""
+    """The run was cancelled.
+
+    Engine: keeps the run and its history.
+    Next: start another run where it is needed.
+    """
 
     code = "TN202"
 
 
 class RunTerminatedError(CallerFault):
-    """The run was terminated."""
+    """The run was terminated.
+
+    Engine: keeps the run and its history; none of its code ran after the end.
+    Next: start another run where it is needed.
+    """
 
     code = "TN203"
 
@@ -467,7 +565,10 @@ class RunNotFoundError(CallerFault):
 
 
 class RunClosedError(CallerFault):
-    """The run has ended."""
+    """The run has ended.
+
+    Next: nothing, where the end was expected; else check the id.
+    """
 
     code = "TN205"
     engine = "stored nothing"
@@ -482,7 +583,10 @@ class RunIdConflictError(CallerFault):
 
 
 class RunStateError(CallerFault):
-    """This verb is refused in the run's present status."""
+    """This verb is refused in the run's present status.
+
+    Next: see what `explain` says about the run.
+    """
 
     code = "TN207"
     engine = "changed nothing"
@@ -503,7 +607,11 @@ class RewindError(RunStateError):
 
 
 class UpdateRejectedError(CallerFault):
-    """The run did not accept an update."""
+    """The run did not accept an update.
+
+    Engine: left the history as it was; `why` is `not_accepting`, `validator`, `cancelled` or `closed`.
+    Next: send it with `retry_for`, or with other arguments.
+    """
 
     code = "TN210"
 
@@ -514,7 +622,11 @@ class UpdateRejectedError(CallerFault):
 
 
 class UpdateFailedError(CallerFault):
-    """An accepted update failed; the error is the cause."""
+    """An accepted update failed; the error is the cause.
+
+    Engine: recorded it as the update's answer; `why` is `handler`, `cancelled`, `closed`, `rewound` or `stale`.
+    Next: look at the cause.
+    """
 
     code = "TN211"
 
@@ -524,19 +636,31 @@ class UpdateFailedError(CallerFault):
 
 
 class QueryNotFoundError(CallerFault):
-    """The workflow has no query of this name."""
+    """The workflow has no query of this name.
+
+    Engine: left the run alone.
+    Next: use one of the names that the text lists.
+    """
 
     code = "TN212"
 
 
 class QueryFailedError(CallerFault):
-    """A query's function raised; its error is the cause."""
+    """A query's function raised; its error is the cause.
+
+    Engine: left the run alone.
+    Next: look at the cause.
+    """
 
     code = "TN213"
 
 
 class Reject(CallerFault):
-    """Raised by a validator to refuse an update."""
+    """Raised by a validator to refuse an update.
+
+    Engine: refused the update, with `why` = `validator`.
+    Next: nothing; the sender gets `UpdateRejectedError`.
+    """
 
     code = "TN214"
 
@@ -546,7 +670,10 @@ class Reject(CallerFault):
 
 
 class DefinitionNotFoundError(CallerFault):
-    """A text names no definition."""
+    """A text names no definition.
+
+    Next: use one of the names that the text lists, or import the module that defines it.
+    """
 
     code = "TN215"
     engine = "started nothing"
@@ -569,7 +696,11 @@ class InvalidNameError(CallerFault, ValueError):
 
 
 class LimitError(CallerFault):
-    """A limit was exceeded."""
+    """A limit was exceeded.
+
+    Engine: stored nothing; a step whose result it is fails with kind `encode`, a history over its limit parks the
+    run.
+    """
 
     code = "TN218"
     fix = "hand over less, or raise the limit"
@@ -582,14 +713,21 @@ class LimitError(CallerFault):
 
 
 class HookNotFoundError(CallerFault):
-    """No open hook has this token."""
+    """No open hook has this token.
+
+    Next: check the token; the hook may be closed.
+    """
 
     code = "TN219"
     engine = "stored nothing"
 
 
 class UnsupportedError(CallerFault):
-    """This engine cannot do that."""
+    """This engine cannot do that.
+
+    Engine: raised it at the call; nothing was recorded.
+    Next: do as the text says.
+    """
 
     code = "TN220"
 
@@ -622,7 +760,10 @@ class CommitUnknownError(EnvironmentFault):
 
 
 class StoreRefusedError(EnvironmentFault):
-    """The store cannot keep what it would promise here."""
+    """The store cannot keep what it would promise here.
+
+    Next: do as the text says.
+    """
 
     code = "TN303"
     engine = "did not open the store"
@@ -637,7 +778,10 @@ class StoreTooNewError(EnvironmentFault):
 
 
 class LeaseLostError(EnvironmentFault):
-    """Another worker has the run."""
+    """Another worker has the run.
+
+    Next: nothing.
+    """
 
     code = "TN305"
     engine = "refused the whole commit; the worker starts over"
@@ -652,7 +796,10 @@ class RecordError(EnvironmentFault):
 
 
 class DecodingError(EnvironmentFault):
-    """Stored bytes cannot be read: a class that is not loaded, a wrong key, damage."""
+    """Stored bytes cannot be read: a class that is not loaded, a wrong key, damage.
+
+    Next: import the module of the class in the worker, or give the key, as the text says.
+    """
 
     code = "TN307"
     engine = "read nothing; a run that needs the value is parked"

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from tenuto.codec.rows import EncodedBatch
+from tenuto.codec.sealing import Encryption
 from tenuto.kernel.commands import EnqueueTask
 from tenuto.kernel.records import Mail, MailKind
 from tenuto.store.memory import MemoryStore
 from tenuto.store.port import Claim, NewRun, TurnCommit
+from tenuto.store.sealed import sealed
 from tenuto.store.sqlite import SqliteStore
 
 START = 1_700_000_000_000
@@ -35,12 +37,16 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+@pytest.fixture(params=["memory", "sqlite", "postgres", "sealed"])
 async def store(request: pytest.FixtureRequest, clock: FakeClock, tmp_path: Path) -> AsyncIterator[AnyStore]:
     opened: AnyStore
     match request.param:
         case "memory":
             opened = MemoryStore(clock)
+        case "sealed":
+            opened = sealed(
+                SqliteStore(tmp_path / "tenuto.db", clock=clock, sync="normal"), Encryption({"k": b"k" * 32})
+            )
         case "sqlite":
             # Whether a commit survives power loss shows nowhere here; the sync would only make the suite slow.
             opened = SqliteStore(tmp_path / "store" / "tenuto.db", clock=clock, sync="normal")

@@ -159,7 +159,7 @@ async def test_a_run_taken_back_goes_on_from_there_and_shuts_out_its_worker(
     assert await world.claimed() == ["r"]
     world.clock.ms = at
     await store.fire_timers(10)
-    assert await store.absorb(["r"]) == ["r"]
+    assert await store.absorb("w", ["r"]) == ["r"]
 
 
 async def test_a_run_that_does_not_exist_cannot_be_taken_back(store: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,8 @@ from tenuto.kernel.commands import EnqueueTask
 from tenuto.kernel.records import Mail, MailKind
 from tenuto.store.memory import MemoryStore
 from tenuto.store.port import Lease, NewRun, NewTimer, Outgoing, RunFilter, TaskEnd, TurnCommit
+from tenuto.store.postgres import PostgresStore
+from tenuto.store.queues import QueueLimits
 from tenuto.store.sqlite import SqliteStore
 
 STEPS = 150
@@ -58,6 +59,10 @@ class Caller:
                 self.register,
                 self.heartbeat,
                 self.control,
+                self.set_queue,
+                self.claim_limited,
+                self.claim_limited,
+                self.cancel_task,
             )
         )()
 
@@ -71,6 +76,8 @@ class Caller:
             priority=self.draw.choice((0, 0, 3)),
             delay_ms=self.draw.choice((0, 0, 0, 50)),
             key=self.draw.choice((None, None, "k")),
+            queue=self.draw.choice(("default", "a")),
+            partition=self.draw.choice((None, "p", "q")),
         )
         return lambda store: store.create(run)
 
@@ -87,6 +94,32 @@ class Caller:
         worker, queues = self.draw.choice(WORKERS), self.draw.choice((None, ["a"], ["default"]))
         return lambda store: store.claim_tasks(worker, ["step"], queues, 2)
 
+    def set_queue(self) -> Any:
+        draw = self.draw
+        limits = QueueLimits(
+            draw.choice(("a", "default")),
+            draw.choice((None, 1, 3)),
+            draw.choice((None, 2)),
+            draw.choice((None, 1, 2)),
+            draw.choice((None, (2, 300))),
+            draw.random() < 0.1,
+        )
+        return lambda store: store.set_queue(limits)
+
+    def claim_limited(self) -> Any:
+        worker, queues = self.draw.choice(WORKERS), self.draw.choice((None, None, ["a"]))
+        here, room = self.draw.choice(({}, {"a": 1})), self.draw.choice(((5, 5), (1, 2), (0, 3)))
+
+        async def claim(store: Any) -> Any:
+            claimed = await store.claim_limited(worker, ["wf"], ["step"], queues, here, room)
+            return [*claimed.runs, *claimed.tasks]
+
+        return claim
+
+    def cancel_task(self) -> Any:
+        task_id = f"t{self.draw.randrange(1, self.minted + 2):04}"
+        return lambda store: store.cancel_task(task_id)
+
     def task(self) -> EnqueueTask:
         return EnqueueTask(
             (self.draw.choice(("x", "y")),),
@@ -97,7 +130,7 @@ class Caller:
             self.draw.choice((0, 2)),
             self.draw.choice((0, 0, 40)),
             self.draw.choice((None, None, "k")),
-            None,
+            self.draw.choice((None, "p", "q")),
             self.draw.choice((1, 3)),
             10.0,
             1_000.0,
@@ -179,7 +212,7 @@ class Caller:
 
     def control(self) -> Any:
         run, worker = self.draw.choice(RUNS), self.draw.choice(WORKERS)
-        back = replace(self.turn(Lease(run, 0)), status="suspended", continued=False)
+        back = self.turn(Lease(run, 0))._replace(status="suspended", continued=False)
         return self.draw.choice(
             (
                 lambda store: store.pause(run),
@@ -188,7 +221,7 @@ class Caller:
                 lambda store: store.release(run),
                 lambda store: store.wake(run),
                 lambda store: store.terminate(run, "x"),
-                lambda store: store.absorb([run]),
+                lambda store: store.absorb(worker, [run]),
                 lambda store: store.deregister(worker),
                 lambda store: store.delete([run]),
                 lambda store: store.open_hook(run, run, "token"),
@@ -207,21 +240,35 @@ async def answer_of(store: Any, call: Any) -> Any:
 
 async def contents(store: Any) -> Any:
     """What anybody can see of a store."""
-    found: list[Any] = [*await store.runs(RunFilter()), await store.hook_owner("token")]
+    found: list[Any] = [*await store.runs(RunFilter()), await store.hook_owner("token"), await store.queues()]
+    found += [await store.flagged_tasks(worker) for worker in WORKERS]
     for record in await store.runs():
         found.append((await store.rows(record.id), await store.mail(record.id, 0), await store.timers(record.id)))
         found.append([await store.answer(record.id, update) for update in ("u1", "u2")])
+        found.append(await store.place(record.id))
     return found
 
 
 @pytest.mark.parametrize("seed", range(25))
-async def test_the_same_calls_have_the_same_answers_on_every_store(seed: int, tmp_path: Path) -> None:
+async def test_the_same_calls_have_the_same_answers_in_memory_and_in_a_file(seed: int, tmp_path: Path) -> None:
     """ST7, in one process."""
     caller = Caller(seed)
-    stores: list[Any] = [
+    await compare(
+        caller,
         MemoryStore(lambda: caller.now),
         SqliteStore(tmp_path / "x.db", clock=lambda: caller.now, sync="normal"),
-    ]
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [100, 101, 214])
+async def test_the_same_calls_have_the_same_answers_in_memory_and_on_postgres(seed: int, postgres_url: str) -> None:
+    """ST7, in one process."""
+    caller = Caller(seed)
+    await compare(caller, MemoryStore(lambda: caller.now), PostgresStore(postgres_url, clock=lambda: caller.now))
+
+
+async def compare(caller: Caller, *stores: Any) -> None:
     for store in stores:
         await store.open()
     for _ in range(STEPS):

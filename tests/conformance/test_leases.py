@@ -198,7 +198,7 @@ async def test_a_worker_that_lost_a_run_does_not_take_the_wake_up_it_got_since(w
     await world.claim()
     world.clock.ms += LEASE + 1
     assert await store.sweep(5, 10) == 1
-    assert await store.absorb(["r"]) == []
+    assert await store.absorb("w", ["r"]) == []
     await world.worker("v")
     assert await world.claimed("v") == ["r"]
 

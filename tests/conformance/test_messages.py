@@ -11,7 +11,7 @@ from tenuto.codec.rows import mail_key, update_key
 from tenuto.codec.values import dump, load
 from tenuto.errors import LimitError, RunClosedError, RunNotFoundError, UpdateRejectedError
 from tenuto.kernel.records import Mail, MailKind
-from tenuto.store.port import Outgoing, TurnCommit
+from tenuto.store.port import CLOSED, NewRun, Outgoing, TurnCommit
 
 
 async def test_the_same_signal_id_is_delivered_once(world: Any, store: Any) -> None:
@@ -54,7 +54,7 @@ async def test_a_signal_to_a_run_that_has_not_begun_is_kept_and_wakes_nobody(wor
     await world.start()
     await store.send("r", world.signal())
     claim = await world.claim()
-    assert (claim.epoch_before, await store.absorb(["r"])) == (0, [])
+    assert (claim.epoch_before, await store.absorb("w", ["r"])) == (0, [])
     assert [n for n, _ in await store.mail("r", 0)] == [1]
 
 
@@ -221,3 +221,30 @@ async def test_the_sender_of_one_message_too_many_is_refused(world: Any, store: 
     lease = await store.claim("r")
     await store.commit(TurnCommit(lease, "running", world.batch(deletes=(mail_key(1),)), seen=1))
     assert await store.send("r", world.signal(), "s") == 10_001
+
+
+async def test_a_parent_and_its_child_that_end_at_the_same_time_both_end(world: Any, store: Any) -> None:
+    """R039: the parent cancels what it leaves open, the child tells its parent; neither waits for the other."""
+    await world.worker("w1")
+    await world.worker("w2")
+    for n in range(10):
+        parent, child = (f"p{n}", f"c{n}") if n % 2 else (f"x{n}", f"a{n}")  # in both orders of ids
+        await world.start(parent)
+        above = await world.claim("w1")
+        new = NewRun(child, "wf", (), (parent, "spawn"))
+        await store.commit_group([TurnCommit(above.lease, "running", runs=(new,))])
+        below = await world.claim("w2")
+        result = Mail(MailKind.RESULT, "spawn", None, b"\xf6", None, 1, world.clock.ms)
+        cancel = Outgoing(child, world.cancel(), f"end:{parent}")
+        told = Outgoing(parent, result, f"end:{child}:spawn")
+        (ended,), (child_ended,) = await asyncio.gather(
+            store.commit_group([TurnCommit(above.lease, "completed", outgoing=(cancel,))]),
+            store.commit_group([TurnCommit(below.lease, "completed", outgoing=(told,))]),
+        )
+        assert ended.verdict == "committed"
+        if child_ended.verdict == "cancel_first":  # V7: the cancel came before its end, and is applied first
+            again = TurnCommit(below.lease, "cancelled", outgoing=(told,), seen=1)
+            (child_ended,) = await store.commit_group([again])
+        assert child_ended.verdict == "committed"
+        assert (await world.status(parent), await world.status(child) in CLOSED) == ("completed", True)
+        assert await store.claim_runs("w1", ["wf"], 10) == []

@@ -106,8 +106,8 @@ async def test_a_result_that_comes_while_its_run_is_leased_is_absorbed_by_the_ow
     (task,) = await store.claim_tasks("w", ["step"], None, 10)
     await store.end_task(TaskEnd(task.id, task.epoch, b"out", None, 1))
     assert await world.claimed("other") == []
-    assert await store.absorb(["r", "unknown"]) == ["r"]
-    assert await store.absorb(["r"]) == []
+    assert await store.absorb("w", ["r", "unknown"]) == ["r"]
+    assert await store.absorb("w", ["r"]) == []
     assert [n for n, _ in await store.mail("r", 0)] == [1]
 
 
@@ -117,7 +117,7 @@ async def test_a_run_is_not_suspended_over_mail_it_has_not_seen(world: Any, stor
     await world.start()
     claim = await world.claim()
     await store.send("r", world.signal())
-    await store.absorb(["r"])
+    await store.absorb("w", ["r"])
     (result,) = await store.commit_group([TurnCommit(claim.lease, "suspended", seen=0)])
     assert (result.verdict, result.kept, await world.status()) == ("committed", True, "running")
     (result,) = await store.commit_group([TurnCommit(claim.lease, "suspended", seen=1)])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["DEFAULT_LIMITS", "ValueLimits"]
+__all__ = ["DEFAULT_LIMITS", "IN_FORCE", "ValueLimits"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,3 +18,4 @@ class ValueLimits:
 
 
 DEFAULT_LIMITS: Final = ValueLimits()
+IN_FORCE: Final = ContextVar("tenuto_value_limits", default=DEFAULT_LIMITS)  # where no others are given

@@ -42,10 +42,12 @@ class PayloadCodec(Protocol):
 class ZlibCodec:
     """Compression with what Python brings along."""
 
-    id: Final = "zlib"
-
     def __init__(self, level: int = 6) -> None:
         self._level = level
+
+    @property
+    def id(self) -> str:
+        return "zlib"
 
     def encode(self, data: bytes) -> bytes:
         return zlib.compress(data, self._level)

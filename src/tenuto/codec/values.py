@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import cbor2
 
-from tenuto.codec.limits import DEFAULT_LIMITS, ValueLimits
+from tenuto.codec.limits import DEFAULT_LIMITS, IN_FORCE, ValueLimits
 from tenuto.codec.reading import read
 from tenuto.codec.refusal import Refused, is_dict
 from tenuto.codec.writing import SCALARS, Writer
@@ -30,8 +30,10 @@ _SMALL: Final = 4
 _SHORT_CUT_BYTES: Final = 128
 
 
-def dump(value: Any, limits: ValueLimits = DEFAULT_LIMITS) -> bytes:
-    """The bytes of a value."""
+def dump(value: Any, limits: ValueLimits | None = None) -> bytes:
+    """The bytes of a value; by default within the limits that are in force where it is called."""
+    if limits is None:
+        limits = IN_FORCE.get()
     try:
         if type(value) in SCALARS or (
             type(value) in _CONTAINERS and len(value) > _SMALL and _is_plain(value, limits.size, limits.depth)
@@ -54,7 +56,7 @@ def dump_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
             data = cbor2.dumps(held)
         except UnicodeEncodeError:
             return dump(held)  # raises, and says where
-        if len(data) <= DEFAULT_LIMITS.size:
+        if len(data) <= IN_FORCE.get().size:
             return data
     return dump(held)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from concurrent.futures import Executor
-from typing import Final
+from typing import Any, Final
 
 from tenuto.errors import EnvironmentFault
 from tenuto.host.runner import perform
@@ -22,11 +23,11 @@ WRITE_EVERY: Final = 1.0  # seconds between two heartbeats that are stored
 class Heartbeats:
     """The heartbeats of one attempt: noticed at once, their details stored for the next attempt now and then."""
 
-    def __init__(self, store: Store, key: str, run_id: str | None) -> None:
-        self.beat = asyncio.Event()
+    def __init__(self, store: Store, key: str, owner: str | None) -> None:
+        self.beat: asyncio.Event | None = None  # set by each, where silence has a limit
         self._store = store
         self._key = key
-        self._run_id = run_id
+        self._owner = owner  # with whom the details go: the run, or a task by itself
         self._loop = asyncio.get_running_loop()
         self._details: bytes | None = None  # not stored yet
         self._stored_at = -WRITE_EVERY
@@ -37,9 +38,10 @@ class Heartbeats:
         self._loop.call_soon_threadsafe(self._note, details)
 
     def _note(self, details: bytes) -> None:
-        self.beat.set()
+        if self.beat is not None:
+            self.beat.set()
         self._details = details
-        if self._run_id is not None and self._writing is None and self._loop.time() - self._stored_at >= WRITE_EVERY:
+        if self._owner is not None and self._writing is None and self._loop.time() - self._stored_at >= WRITE_EVERY:
             self._writing = asyncio.create_task(self.store())
 
     async def flush(self) -> None:
@@ -52,8 +54,8 @@ class Heartbeats:
         """Stores what was said last, if it is not stored yet."""
         details, self._details = self._details, None
         try:
-            if details is not None and self._run_id is not None:
-                await self._store.keep_details(self._key, self._run_id, details)
+            if details is not None and self._owner is not None:
+                await self._store.keep_details(self._key, self._owner, details)
                 self._stored_at = self._loop.time()
         except EnvironmentFault:
             if self._details is None:  # the next heartbeat, or the end of the attempt, tries again
@@ -63,17 +65,30 @@ class Heartbeats:
 
 
 async def run_limited(
-    store: Store, command: RunStep | RunRollback, run_id: str | None, threads: Executor | None
+    store: Store, command: RunStep | RunRollback, run_id: str | None, threads: Executor | None, owner: str | None = None
 ) -> Ok | Err | TimedOut:
-    """One attempt, with what its last heartbeat said kept for the next one, wherever that runs."""
-    heartbeats = Heartbeats(store, command.key, run_id)
+    """One attempt, with what its last heartbeat said kept for the next one, wherever that runs.
+
+    `owner`: a task without a run, whose details go with it.
+    """
+    heartbeats = Heartbeats(store, command.key, owner or run_id)
     details: bytes | None = None
     if isinstance(command, RunStep) and (command.attempt > 1 or command.heartbeat_ms is not None):
         details = await store.details(command.key)
     attempt = Attempt(
         command.name, run_id, command.attempt, command.key, details=details, on_heartbeat=heartbeats.heard
     )
-    outcome = await _limited(command, attempt, heartbeats.beat, threads)
+    heartbeat_ms = command.heartbeat_ms if isinstance(command, RunStep) else None
+    outcome: Ok | Err | TimedOut
+    if command.timeout_ms is None and heartbeat_ms is None:
+        try:
+            outcome = await perform(command, attempt, threads)
+        except asyncio.CancelledError:
+            attempt.cancelled = True
+            raise
+    else:
+        heartbeats.beat = asyncio.Event()
+        outcome = await _limited(command, attempt, _silence(heartbeats.beat, heartbeat_ms), threads)
     if not isinstance(outcome, Ok):
         await asyncio.sleep(0)  # what the step's thread has just said is on its way
         await heartbeats.flush()
@@ -81,18 +96,14 @@ async def run_limited(
 
 
 async def _limited(
-    command: RunStep | RunRollback, attempt: Attempt, beat: asyncio.Event, threads: Executor | None
+    command: RunStep | RunRollback,
+    attempt: Attempt,
+    too_silent: Coroutine[Any, Any, None],
+    threads: Executor | None,
 ) -> Ok | Err | TimedOut:
     """Cancelled at its timeout or after too long a silence. Cancelled from outside it raises."""
-    heartbeat_ms = command.heartbeat_ms if isinstance(command, RunStep) else None
-    if command.timeout_ms is None and heartbeat_ms is None:
-        try:
-            return await perform(command, attempt, threads)
-        except asyncio.CancelledError:
-            attempt.cancelled = True
-            raise
     work = asyncio.create_task(perform(command, attempt, threads))
-    silence = asyncio.create_task(_silence(beat, heartbeat_ms))
+    silence = asyncio.create_task(too_silent)
     timeout = None if command.timeout_ms is None else command.timeout_ms / 1000
     try:
         await asyncio.wait({work, silence}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, TypeAlias
 
 from tenuto.errors import CommitUnknownError
 from tenuto.store.port import Store, TurnCommit, TurnResult
@@ -12,33 +13,56 @@ from tenuto.store.port import Store, TurnCommit, TurnResult
 __all__ = ["Committer"]
 
 TURNS_PER_GROUP: Final = 256
+BYTES_PER_GROUP: Final = 4 << 20
+SPLIT: Final = 16  # a group of fewer is not worth two
+
+Member: TypeAlias = tuple[TurnCommit, asyncio.Future[TurnResult]]
 
 
 class Committer:
-    """Takes all turns that are ready as soon as the commit before has ended; never waits to fill a group."""
+    """Takes all turns that are ready as soon as a commit before has ended; never waits to fill a group.
+
+    A store whose work is done elsewhere (`commits_at_once` > 1) gets the next group while it is busy with the last: a
+    group is told in two halves, so that there are two in turn.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._waiting: deque[tuple[TurnCommit, asyncio.Future[TurnResult]]] = deque()
-        self._flushing: asyncio.Task[None] | None = None
+        self._at_once = store.commits_at_once
+        self._waiting: deque[Member] = deque()
+        self._flushing: set[asyncio.Task[None]] = set()
+        self._free = self._at_once  # how many more groups may be under way
 
-    async def add(self, commit: TurnCommit) -> TurnResult:
-        """What became of the turn, once it is durable."""
+    def add(self, commit: TurnCommit) -> asyncio.Future[TurnResult]:
+        """What becomes of the turn, once it is durable."""
         future: asyncio.Future[TurnResult] = asyncio.get_running_loop().create_future()
         self._waiting.append((commit, future))
-        if self._flushing is None:
-            self._flushing = asyncio.create_task(self._flush())
-        return await future
+        if self._free and len(self._waiting) == 1:
+            self._free -= 1
+            task = asyncio.create_task(self._flush())
+            self._flushing.add(task)
+            task.add_done_callback(self._flushing.discard)
+        return future
 
     async def _flush(self) -> None:
         try:
             while self._waiting:
-                group = [self._waiting.popleft() for _ in range(min(TURNS_PER_GROUP, len(self._waiting)))]
-                await self._commit(group)
+                await self._commit(self._take())
         finally:
-            self._flushing = None
+            self._free += 1
 
-    async def _commit(self, group: list[tuple[TurnCommit, asyncio.Future[TurnResult]]]) -> None:
+    def _take(self) -> list[Member]:
+        waiting = self._waiting
+        group = [waiting.popleft()]
+        left = BYTES_PER_GROUP - _size(group[0][0])
+        while waiting and len(group) < TURNS_PER_GROUP:
+            left -= _size(waiting[0][0])
+            if left < 0:
+                break
+            group.append(waiting.popleft())
+        return group
+
+    async def _commit(self, group: list[Member]) -> None:
         try:
             results = await self._store.commit_group([commit for commit, _ in group])
         except CommitUnknownError as error:  # done or not: each run is loaded again, nothing is repeated blindly
@@ -52,9 +76,22 @@ class Committer:
             for member in group:  # nothing of the group was written; one of them may be to blame, the rest must go on
                 await self._commit([member])
             return
-        for (_, future), result in zip(group, results, strict=True):
-            if not future.done():
-                future.set_result(result)
+        half = len(group) // 2 if self._at_once > 1 and len(group) >= SPLIT else 0
+        if half:
+            _tell(group[:half], results[:half])
+            await asyncio.sleep(0)  # they take their next turns,
+            await asyncio.sleep(0)  # which are on their way before the others take theirs
+        _tell(group[half:], results[half:])
+
+
+def _size(commit: TurnCommit) -> int:
+    return sum([len(value) for _, value in commit.rows.puts])
+
+
+def _tell(group: Sequence[Member], results: Sequence[TurnResult]) -> None:
+    for (_, future), result in zip(group, results, strict=True):
+        if not future.done():
+            future.set_result(result)
 
 
 def _fail(future: asyncio.Future[TurnResult], error: Exception) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Any, cast
 
+from tenuto.host.programs import abilities
 from tenuto.kernel.turn import Definition
 from tenuto.model import registry
 from tenuto.model.definitions import Step, Workflow
@@ -20,6 +21,7 @@ class Definitions:
 
     def __init__(self) -> None:
         self._hashes: dict[int, tuple[Workflow[..., Any], Definition]] = {}
+        self.stored: list[str] = []  # TWF workflows of the store that can be run here, though not loaded
 
     def workflow(self, target: str) -> Workflow[..., Any] | None:
         found = registry.get(target)
@@ -30,7 +32,7 @@ class Definitions:
         return cast("Step[..., Any]", found) if isinstance(found, Step) else None
 
     def workflows(self) -> list[str]:
-        return [item.id for item in registry.definitions("workflow")]
+        return [*(item.id for item in registry.definitions("workflow")), *self.stored]
 
     def steps(self) -> list[str]:
         return [item.id for item in registry.definitions("step")]
@@ -53,6 +55,7 @@ class Definitions:
         """Equal for workers that can do the same: a parked run is tried again by one that differs."""
         lines = [f"{target} {digest}" for target, digest in sorted(self.hashes().items())]
         lines += sorted(self.steps())
+        lines += abilities()
         lines += sorted(queues or ["*"])
         return sha256("\n".join(lines).encode()).hexdigest()
 

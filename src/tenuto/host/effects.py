@@ -46,7 +46,9 @@ class Effects:
     closed_hooks: list[str] = field(default_factory=list[str])  # hashes of their tokens
     followed: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])  # run followed, location
 
-    def commit_of(self, turn: Turn, lease: Lease, status: str, rows: EncodedBatch, seen: int) -> TurnCommit:
+    def commit_of(
+        self, turn: Turn, lease: Lease, status: str, rows: EncodedBatch, seen: int, new: NewRun | None = None
+    ) -> TurnCommit:
         """Everything a turn decided, as the store takes it."""
         return TurnCommit(
             lease,
@@ -66,6 +68,7 @@ class Effects:
             stopped_timers=tuple(self.stopped_timers),
             definition=turn.batch.version,
             continued=isinstance(turn.outcome, Continued),
+            new=new,
         )
 
 
@@ -156,7 +159,10 @@ def _cancel_child(
     """Only a child of this very operation: a run that was merely followed is not touched."""
     here = (run_id, text(command.location))
     record = known.get(command.run)
-    if record is not None and record.parent == here:
+    parent = record.parent if record is not None else None
+    if record is None:  # started in this very turn, and no longer wanted at its end
+        parent = next((new.parent for new in effects.runs if new.id == command.run), None)
+    if parent == here:
         mail = Mail(MailKind.CANCEL, "", None, dump(["its parent asked", None]), None, 0, now)
         effects.outgoing.append(Outgoing(command.run, mail, f"cancel:{run_id}:{here[1]}"))
 

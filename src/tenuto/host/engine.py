@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
-from tenuto.codec.rows import ERROR_KEY, OUTPUT_KEY, decode_rows, update_key
+from tenuto.codec.rows import ERROR_KEY, OUTPUT_KEY, VERSION_KEY, RunEncoder, decode_rows, update_key
 from tenuto.codec.values import dump, load
 from tenuto.errors import (
+    CommitUnknownError,
     DefinitionNotFoundError,
+    EnvironmentFault,
     HookNotFoundError,
     RunClosedError,
     RunIdConflictError,
@@ -19,19 +22,26 @@ from tenuto.errors import (
     UpdateFailedError,
     UpdateRejectedError,
 )
+from tenuto.host.certainty import made_certain
 from tenuto.host.definitions import Definitions
-from tenuto.host.effects import first_rows, gather, token_hash
+from tenuto.host.effects import gather, token_hash
 from tenuto.host.explain import Explanation, explain
 from tenuto.host.history import HistoryEntry, history_of
+from tenuto.host.limits import Limits, under_limits
 from tenuto.host.options import IfExists, StartOptions, WorkerOptions, place_in_queue
+from tenuto.host.programs import Programs, is_twf, loaded_library, pinned, version_of
+from tenuto.host.queueing import Queueing
+from tenuto.host.scheduling import Scheduling
 from tenuto.host.summaries import RunSummary, summary_of
+from tenuto.host.timers import open_timers
 from tenuto.host.waiters import Ending, Waiters
 from tenuto.host.watching import RunEvent, watch
 from tenuto.host.worker import Worker
+from tenuto.kernel.batch import Batch
 from tenuto.kernel.location import check_name, parse
 from tenuto.kernel.records import Mail, MailKind, Rows, UpdateStatus
 from tenuto.kernel.rewind import Undone, recover, rewind
-from tenuto.model import registry
+from tenuto.kernel.turn import create
 from tenuto.model.definitions import Workflow, encode_call
 from tenuto.model.durations import Duration, milliseconds
 from tenuto.model.ids import short_name
@@ -41,27 +51,40 @@ from tenuto.store.port import CLOSED, Lease, NewRun, RunFilter, RunRecord, Store
 __all__ = ["NativeEngine"]
 
 
-class NativeEngine:
+class NativeEngine(Scheduling, Queueing):
     """Every verb of the app, on a store of ours."""
 
-    def __init__(self, store: Store, options: WorkerOptions | None) -> None:
+    def __init__(self, store: Store, options: WorkerOptions | None, limits: Limits | None = None) -> None:
         self.store = store
+        self.limits = limits if limits is not None else Limits()
+        self.page_size = self.limits.page
+        store.limit_messages(self.limits.buffered_messages)
         self.definitions = Definitions()
-        self._waiters = Waiters(store, lambda: self._worker is not None and self._worker.busy)
+        self._programs = Programs(store)
+        self._waiters = Waiters(store, lambda: self._worker is not None and self._worker.busy, self._will_be_told)
         self._worker: Worker | None = None
         self._options = options  # None: a client only
 
     async def open(self) -> None:
         await self.store.open()
         if self._options is not None:
-            self._worker = Worker(self.store, tell=self._waiters.tell, **self._options)
-            await self._worker.start()
+            self._worker = Worker(self.store, tell=self._waiters.tell, limits=self.limits, **self._options)
+            with self.limits.in_force():  # in all that it starts
+                await self._worker.start()
 
     async def close(self) -> None:
         if self._worker is not None:
             await self._worker.stop()
         await self._waiters.close()
         await self.store.close()
+
+    def hurry(self) -> None:
+        """Lets a worker that is being closed not wait for work in flight."""
+        if self._worker is not None:
+            self._worker.hurry()
+
+    def _will_be_told(self, run_id: str) -> bool:
+        return self._worker is not None and self._worker.will_tell(run_id)
 
     def poke(self) -> None:
         """Lets this process's own worker look for work at once."""
@@ -83,22 +106,42 @@ class NativeEngine:
 
     # --- starting and finding
 
+    @under_limits
     async def start(self, target: str, args: Sequence[Any], kwargs: Mapping[str, Any], options: StartOptions) -> str:
         """Stores a run, or finds the one that has its id; its id."""
+        if is_twf(named := self.definitions.workflow(target)):
+            named.accept(args, kwargs)
+            await self._programs.keep()
         call = encode_call(tuple(args), kwargs)
         definition = self.definitions.named(target)
         asked = options.get("id")
         run_id = check_name(asked) if asked is not None else f"{short_name(target)}-{secrets.token_hex(8)}"
-        rows = first_rows(definition, call, await self.store.now())
+        first = create(definition, call, await self.store.now())
+        rows = RunEncoder().encode(first).puts
         workflow = self.definitions.workflow(target)
         place = place_in_queue(options, "default" if workflow is None else workflow.queue)
         attributes = options.get("attributes") or {}
         new = NewRun(run_id, target, rows, definition=definition.hash, attributes=attributes, **place)
-        while not await self.store.create(new):
-            if await self._is_same(new, call, options.get("if_exists", "same")):
+        attempts = 0
+
+        async def attempt() -> bool:
+            nonlocal attempts
+            attempts += 1
+            return await self._create(new, first)
+
+        while not await made_certain(attempt):
+            if_exists = options.get("if_exists", "same")
+            if if_exists == "error" and attempts > 1:
+                if_exists = "same"  # nobody knew what became of the first attempt: what is there may be ours
+            if await self._is_same(new, call, if_exists):
                 return run_id
-        self.poke()
+            if (holder := await self._holder(new)) is not None:
+                return holder
         return run_id
+
+    async def _create(self, new: NewRun, first: Batch) -> bool:
+        """Whether it is there now; a worker of this process may begin with it at once."""
+        return await (self.store.create(new) if self._worker is None else self._worker.begin(new, first))
 
     async def _is_same(self, new: NewRun, call: bytes, if_exists: IfExists) -> bool:
         """Whether the run that has the id is the one asked for; False: it is gone now, the id is free."""
@@ -107,8 +150,7 @@ class NativeEngine:
             return False
         restarts = {"restart_failed": record.status == "failed", "restart_closed": record.status in CLOSED}
         if restarts.get(if_exists, False):
-            await self.store.delete([new.id])
-            return False
+            return await self._replace(record, new)
         same_workflow = record.target == new.target
         if if_exists != "error" and same_workflow:
             if if_exists == "attach":
@@ -118,10 +160,26 @@ class NativeEngine:
                 return True
         raise RunIdConflictError(f"run id {new.id!r} belongs to another start: {record.target}, {record.status}")
 
+    async def _replace(self, old: RunRecord, new: NewRun) -> bool:
+        """Puts a new run in the place of a closed one; False: somebody else was faster."""
+        try:
+            replaced = await self.store.recreate(new, [old.status])
+        except CommitUnknownError as unknown:
+            try:
+                now = await self.store.get(new.id)
+            except EnvironmentFault as error:
+                raise unknown from error
+            replaced = now is not None and (now.created_at, now.status) != (old.created_at, old.status)
+        if replaced:
+            self.poke()
+        return replaced
+
     async def runs(self, which: RunFilter) -> list[RunSummary]:
         """The runs that fit, newest first."""
+        which = replace(which, limit=min(which.limit, self.limits.page))
         return [summary_of(record) for record in await self.store.runs(which)]
 
+    @under_limits
     async def send_hook(self, token: str, args: Sequence[object]) -> None:
         """Sends a payload to whoever has a hook with this token."""
         owner = await self.store.hook_owner(token_hash(token))
@@ -155,29 +213,72 @@ class NativeEngine:
         return history_of(await self._rows(run_id))
 
     async def explain(self, run_id: str) -> Explanation:
-        return await explain(self.store, await self._record(run_id), self.definitions)
+        record = await self._record(run_id)
+        await self._programs.fetch(version_of(await self.store.rows(run_id, VERSION_KEY)), record.target)
+        return await explain(self.store, record, self.definitions)
 
     def watch(self, run_id: str) -> AsyncIterator[RunEvent]:
         return watch(self.store, run_id)
 
     async def query(self, run_id: str, query: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The published state, or what a query makes of it. Read from the store: no worker, also after the end."""
+        target = (await self._record(run_id)).target
+        workflow = await self._queried(run_id, target)
         published = (await self._rows(run_id)).published
         if query is None:
             return None if published is None else load(published)
-        target = (await self._record(run_id)).target
-        workflow = registry.get(target)
         if not isinstance(workflow, Workflow):
             raise DefinitionNotFoundError(f"{target} is not loaded here, and its queries with it")
         return answer_query(cast("Workflow[..., Any]", workflow), published, query, tuple(args), kwargs)
 
+    async def _queried(self, run_id: str, target: str) -> Any:
+        """Whose queries answer: of a TWF program, the text the run has, once its first turn was taken."""
+        current = self.definitions.workflow(target)
+        if current is not None and not is_twf(current):
+            return current
+        digest = version_of(await self.store.rows(run_id, VERSION_KEY))
+        await self._programs.fetch(digest, target)
+        library = loaded_library()
+        if current is None and (library is None or digest not in library.programs):
+            return None
+
+        async def has_begun() -> bool:
+            return await self.status(run_id) not in ("pending", "scheduled")
+
+        await self.wait_until(has_begun, None, run_id)
+        return pinned(target, digest, current)
+
     # --- messages
 
+    @under_limits
     async def signal(self, run_id: str, name: str, args: Sequence[object], message_id: str | None) -> None:
+        await self._check_signal(run_id, name, args)
         mail = Mail(MailKind.SIGNAL, check_name(name), message_id, dump(list(args)), None, 0, await self.store.now())
-        await self.store.send(run_id, mail, message_id)
-        self.poke()
+        if message_id is None:
+            await self._signal(run_id, mail, None)  # sent again it would be another signal
+        else:
+            await made_certain(lambda: self._signal(run_id, mail, message_id))
 
+    async def _signal(self, run_id: str, mail: Mail, message_id: str | None) -> None:
+        if self._worker is None:
+            await self.store.send(run_id, mail, message_id)
+        else:
+            await self._worker.signal(run_id, mail, message_id)
+
+    async def _check_signal(self, run_id: str, name: str, args: Sequence[object]) -> None:
+        """A signal that does not fit its TWF handler is refused here; whether there are programs costs no look."""
+        library = loaded_library()
+        if library is None or not library.programs or (record := await self.store.get(run_id)) is None:
+            return
+        current = self.definitions.workflow(record.target)
+        if current is None or is_twf(current):
+            digest = version_of(await self.store.rows(run_id, VERSION_KEY))
+            await self._programs.fetch(digest, record.target)
+            known = pinned(record.target, digest, current)
+            if is_twf(known):
+                known.accept_signal(name, args)
+
+    @under_limits
     async def update(
         self,
         run_id: str,
@@ -203,12 +304,12 @@ class NativeEngine:
             await self.store.forget_answer(run_id, key)
             try:
                 mail = Mail(MailKind.UPDATE, name, key, args, None, 0, await self.store.now())
-                await self.store.send(run_id, mail, f"update:{key}")
+                await made_certain(lambda: self.store.send(run_id, mail, f"update:{key}"))
             except RunClosedError:
                 raise UpdateRejectedError("closed") from None
             self.poke()
         await self.wait_until(lambda: self._answered(run_id, key), timeout, run_id)
-        rejection = await self.store.answer(run_id, key)
+        rejection = await self._rejection(run_id, key)
         if rejection is not None:
             raise load(rejection)
         update = (await self._rows(run_id)).updates[key]
@@ -216,8 +317,13 @@ class NativeEngine:
             return load(update.result or b"")
         raise load(update.error) if update.error is not None else UpdateFailedError("closed")
 
+    async def _rejection(self, run_id: str, key: str) -> bytes | None:
+        """By the run under the update's id; by the run's end, which left it undecided, under its message's."""
+        found = await self.store.answer(run_id, key)
+        return found if found is not None else await self.store.answer(run_id, f"update:{key}")
+
     async def _answered(self, run_id: str, key: str) -> bool:
-        if await self.store.answer(run_id, key) is not None:
+        if await self._rejection(run_id, key) is not None:
             return True
         update = (await self._rows(run_id)).updates.get(key)
         return update is not None and update.status is not UpdateStatus.ACCEPTED
@@ -227,8 +333,9 @@ class NativeEngine:
     async def cancel(self, run_id: str, reason: str | None, within: Duration | None) -> None:
         now = await self.store.now()
         deadline = None if within is None else now + milliseconds(within)
+        mail = Mail(MailKind.CANCEL, "", None, dump([reason, deadline]), None, 0, now)
         try:
-            await self.store.send(run_id, Mail(MailKind.CANCEL, "", None, dump([reason, deadline]), None, 0, now))
+            await made_certain(lambda: self.store.send(run_id, mail))  # twice is the same as once
         except RunClosedError:
             return
         self.poke()
@@ -236,6 +343,7 @@ class NativeEngine:
     async def terminate(self, run_id: str, reason: str | None) -> None:
         if not await self.store.terminate(run_id, reason):
             raise RunClosedError(f"run {run_id} has ended")
+        self._waiters.tell(run_id)
 
     async def pause(self, run_id: str) -> None:
         if not await self.store.pause(run_id):
@@ -267,10 +375,12 @@ class NativeEngine:
                 encoder.encode(undone.batch),
                 cancelled_tasks=tuple(effects.cancelled_tasks),
                 stopped_timers=tuple(effects.stopped_timers),
+                timers=open_timers(rows, undone.batch),
             )
         )
         self.poke()
 
+    @under_limits
     async def supply(self, run_id: str, location: str, value: object) -> None:
         parse(location)
         mail = Mail(MailKind.RESULT, location, "supplied", dump(value), None, 0, await self.store.now())

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any, Final
 
 from tenuto.codec.rows import decode_rows, mail_key
-from tenuto.codec.values import dump, load
+from tenuto.codec.values import load
 from tenuto.host.definitions import Definitions
+from tenuto.host.places import held_back
+from tenuto.host.replaying import replay
+from tenuto.host.summaries import plain_reason
 from tenuto.kernel.history import describe
 from tenuto.kernel.location import text
 from tenuto.kernel.operations import Parked
 from tenuto.kernel.records import Child, Entry, Flag, Message, Metadata, Rows, Sleep, Step, StepStatus
-from tenuto.kernel.turn import Run, Waiting
+from tenuto.kernel.turn import Waiting
 from tenuto.model.durations import point
-from tenuto.model.main import run_main
-from tenuto.store.port import CLOSED, RunRecord, Store
+from tenuto.store.port import CLOSED, OpenTask, RunRecord, Store, WorkerRecord
 
 __all__ = ["Explanation", "PendingOperation", "explain"]
+
+QUEUED: Final = "waits in its queue, or is being run there"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +53,7 @@ class Explanation:
     def __str__(self) -> str:
         lines = [f"run {self.id} is {self.status}" + (f": {self.reason}" if self.reason else "")]
         lines += [f"  {operation.location:24} {operation.what}" for operation in self.pending]
-        return "\n".join([*lines, f"  next      {self.wakes}"])
+        return "\n".join([*lines, f"  wakes     {self.wakes}"])
 
 
 async def explain(store: Store, record: RunRecord, definitions: Definitions) -> Explanation:
@@ -57,32 +62,35 @@ async def explain(store: Store, record: RunRecord, definitions: Definitions) -> 
     mail = mail_key(0)[:2]
     stored = [row for row in await store.rows(record.id) if not row[0].startswith(mail)]
     rows, _ = decode_rows(record.id, stored)
-    waiting = _replayed(rows, record, definitions, now) if record.status not in CLOSED else Waiting()
-    pending = [*_recorded(rows), *_running(rows, waiting)]
+    is_open = record.status not in CLOSED
+    waiting = _replayed(rows, record, definitions, now) if is_open else Waiting()
+    pending = [*_recorded(rows), *_running(rows, waiting)] if is_open else []
+    if any(operation.what is QUEUED for operation in pending):
+        pending = await _with_tasks(store, record.id, pending)
     return Explanation(
         record.id,
         record.status,
-        record.reason,
+        plain_reason(record.reason),
         tuple(pending),
         waiting.signals,
         waiting.updates,
-        _wakes(record, pending, waiting),
+        await _place_in_queue(store, record)
+        or _wakes(record, pending, waiting, known=definitions.workflow(record.target) is not None),
     )
+
+
+async def _place_in_queue(store: Store, record: RunRecord) -> str | None:
+    """What a run waits for that has not begun and that its queue holds back."""
+    place = await store.place(record.id) if record.status == "pending" else None
+    held = None if place is None else held_back(place)
+    return None if held is None else f"room in its queue: {held}"
 
 
 def _replayed(rows: Rows, record: RunRecord, definitions: Definitions, now: int) -> Waiting:
     workflow = definitions.workflow(record.target)
     if workflow is None:
         return Waiting()
-    run = Run.load_rows(
-        rows,
-        definitions.definition(workflow),
-        lambda port: run_main(workflow, port, rows.input, None),
-        dump,
-        load,
-    )
-    turn = run.take_turn((), max(now, rows.counters.started_at))
-    run.close()
+    turn, _ = replay(rows, record, workflow, definitions, now)
     return Waiting() if isinstance(turn.outcome, Parked) else turn.waiting
 
 
@@ -100,18 +108,18 @@ def _pending(location: str, entry: Entry, metadata: Metadata | None) -> PendingO
     word = describe(entry, bare=True)
     match kind:
         case Sleep(deadline=deadline):
-            return PendingOperation(location, word, f"sleeps until {point(deadline)}", until=point(deadline))
+            return PendingOperation(location, word, f"sleeps until {_clock(point(deadline))}", until=point(deadline))
         case Message(names=names, deadline=deadline):
             until = None if deadline is None else point(deadline)
-            limit = "" if until is None else f" until {until}"
+            limit = "" if until is None else f" until {_clock(until)}"
             return PendingOperation(location, word, f"waits for signal {' or '.join(names)}{limit}", until=until)
         case Step(status=StepStatus.WAITING) if metadata is not None and metadata.retry_at is not None:
             error = load(metadata.error) if metadata.error is not None else None
             again = point(metadata.retry_at)
-            what = f"failed {metadata.attempts} times, tries again at {again}"
+            what = f"failed {_times(metadata.attempts)}, tries again at {_clock(again)}"
             return PendingOperation(location, word, what, metadata.attempts + 1, again, error)
         case Step(status=StepStatus.QUEUED):
-            return PendingOperation(location, word, "waits in its queue, or is being run there")
+            return PendingOperation(location, word, QUEUED)
         case Step(status=StepStatus.STARTED):
             return PendingOperation(location, word, "is running, at most once")
         case Child(run=run):
@@ -127,7 +135,44 @@ def _running(rows: Rows, waiting: Waiting) -> Iterator[PendingOperation]:
             yield PendingOperation(text(location), kind, "is running, or about to")
 
 
-def _wakes(record: RunRecord, pending: list[PendingOperation], waiting: Waiting) -> str:
+async def _with_tasks(store: Store, run_id: str, pending: list[PendingOperation]) -> list[PendingOperation]:
+    """Says of queued steps where they are, and whether anybody serves their queue."""
+    tasks = {task.location: task for task in await store.open_tasks(run_id)}
+    workers = await store.live_workers()
+    held = {task.location: await _held_back(store, task) for task in tasks.values()}
+    return [
+        replace(operation, **_task_state(tasks[operation.location], workers, held[operation.location]))
+        if operation.what is QUEUED and operation.location in tasks
+        else operation
+        for operation in pending
+    ]
+
+
+async def _held_back(store: Store, task: OpenTask) -> str | None:
+    place = await store.place(task.id) if task.status == "pending" else None
+    return None if place is None else held_back(place)
+
+
+def _task_state(task: OpenTask, workers: list[WorkerRecord], held: str | None) -> dict[str, Any]:
+    queue = f"queue {task.queue!r}"
+    if task.status == "running":
+        return {"what": f"is being run from {queue} by worker {task.worker}", "attempt": task.attempt}
+    if task.status == "scheduled":
+        until = point(task.ready_at)
+        return {"what": f"begins in {queue} at {_clock(until)}", "attempt": task.attempt + 1, "until": until}
+    serving = [worker for worker in workers if worker.queues is None or task.queue in worker.queues]
+    if held is not None:
+        what = f"waits: {held}"
+    elif not workers:
+        what = f"waits in {queue}; no worker is alive"
+    elif not serving:
+        what = f"waits in {queue}, which none of {len(workers)} live workers serves"
+    else:
+        what = f"waits in {queue}, served by {len(serving)} of {len(workers)} live workers"
+    return {"what": what, "attempt": task.attempt + 1}
+
+
+def _wakes(record: RunRecord, pending: list[PendingOperation], waiting: Waiting, *, known: bool) -> str:
     if record.status in CLOSED:
         return "nothing: it has ended"
     if record.status == "parked":
@@ -137,5 +182,17 @@ def _wakes(record: RunRecord, pending: list[PendingOperation], waiting: Waiting)
     if record.status in ("pending", "scheduled"):
         return f"a worker that knows {record.target} and serves queue {record.queue!r}"
     causes = [f"signal {name!r}" for name in waiting.signals] + [f"update {name!r}" for name in waiting.updates]
-    causes += [f"{operation.location}" for operation in pending]
-    return ", ".join(causes) or "a worker that knows its workflow"
+    causes += [f"the end of {operation.location}" for operation in pending]
+    if causes:
+        return ", ".join(causes)
+    return (
+        "a worker that knows its workflow" if known else "a message it waits for; its code, not loaded here, says which"
+    )
+
+
+def _clock(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S}Z"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"

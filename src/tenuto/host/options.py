@@ -18,8 +18,8 @@ IfExists: TypeAlias = Literal["same", "attach", "error", "restart_failed", "rest
 class StartOptions(QueueOptions, total=False):
     """Options of `app.start`: `if_exists` says what becomes of an id that is in use, `attributes` are for search."""
 
-    id: str | None
-    if_exists: IfExists
+    id: str | None  # without one, a new id is made
+    if_exists: IfExists  # "same", "attach": that run whatever its input, "error", "restart_failed", "restart_closed"
     attributes: Attributes | None
 
 
@@ -32,6 +32,8 @@ class WorkerOptions(TypedDict):
     block_limit: float  # seconds
     grace: float  # seconds
     max_reclaims: int
+    retention_ms: int | None  # None: what is closed is kept for ever
+    cache_bytes: int  # of suspended runs in memory
 
 
 def place_in_queue(options: StartOptions, queue: str) -> dict[str, Any]:

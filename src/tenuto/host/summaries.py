@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from tenuto.model.durations import point
 from tenuto.store.port import RunRecord
 
-__all__ = ["RunSummary", "summary_of"]
+__all__ = ["RunSummary", "plain_reason", "summary_of"]
+
+_TWICE: Final = re.compile(r"^\w+ (\w+): (?=\1 )")  # class and code, before a text that begins with its code
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,7 @@ def summary_of(record: RunRecord) -> RunSummary:
         record.id,
         record.target,
         record.status,
-        record.reason,
+        plain_reason(record.reason),
         record.queue,
         record.run_no,
         point(record.created_at),
@@ -42,3 +46,8 @@ def summary_of(record: RunRecord) -> RunSummary:
         None if record.completed_at is None else point(record.completed_at),
         record.attributes,
     )
+
+
+def plain_reason(reason: str | None) -> str | None:
+    """Why a run is parked, with its code said once."""
+    return None if reason is None else _TWICE.sub("", reason)

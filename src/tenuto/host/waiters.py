@@ -23,6 +23,7 @@ POLL: Final = 1.0  # seconds: the net under notifications that were lost
 SHORTEST_REST: Final = 0.002  # seconds
 REST_FOUND: Final = 0.1  # seconds of rest for each second of looking, after which there was something to tell
 REST_BUSY: Final = 20.0  # the same when there was nothing, and a worker here has work
+ALL_EVERY: Final = 0.5  # seconds: a run that a worker here has may be ended by somebody else all the same
 LOOKS: Final = 20  # between two rests
 
 
@@ -36,10 +37,11 @@ class Ending(NamedTuple):
 class _Waiter:
     """One who waits: what for, how it is woken to look again, and what it was told instead."""
 
-    __slots__ = ("ending", "event", "reached")
+    __slots__ = ("ending", "event", "or_ended", "reached")
 
-    def __init__(self, reached: Callable[[], Awaitable[bool]]) -> None:
+    def __init__(self, reached: Callable[[], Awaitable[bool]], or_ended: bool) -> None:
         self.reached = reached
+        self.or_ended = or_ended  # it waits for the end, which whoever has the run tells
         self.event = asyncio.Event()
         self.ending: Ending | None = None
 
@@ -47,9 +49,12 @@ class _Waiter:
 class Waiters:
     """Who waits, by run. Of one event loop. `busy`: whether a worker here has work, which looking would slow down."""
 
-    def __init__(self, store: Store, busy: Callable[[], bool]) -> None:
+    def __init__(
+        self, store: Store, busy: Callable[[], bool], told: Callable[[str], bool] = lambda run_id: False
+    ) -> None:
         self._store = store
         self._busy = busy
+        self._told = told  # whether a worker here has that run, and will tell
         self._waiting: dict[str, list[_Waiter]] = {}
         self._listening: asyncio.Task[None] | None = None
 
@@ -66,19 +71,23 @@ class Waiters:
 
         `or_ended`: also once the run has ended here, with how it did.
         """
-        waiter = _Waiter(reached)
+        waiter = _Waiter(reached, or_ended)
         self._waiting.setdefault(run_id, []).append(waiter)
         try:
             if not self._listens():
                 mark = await self._store.changed(-1, 0)  # before the first look: nothing is missed
                 if not self._listens():
                     self._listening = asyncio.create_task(self._listen(mark), name="tenuto-waiters")
-            while not await reached():
+            # Whoever has the run would have told of its end: no need to look at first.
+            if not (or_ended and self._told(run_id)) and await reached():
+                return None
+            while True:
                 await waiter.event.wait()
                 waiter.event.clear()
                 if or_ended and waiter.ending is not None:
                     return waiter.ending
-            return None
+                if await reached():
+                    return None
         finally:
             self._waiting[run_id].remove(waiter)
             if not self._waiting[run_id]:
@@ -94,13 +103,22 @@ class Waiters:
         return self._listening is not None and not self._listening.done()
 
     async def _listen(self, mark: int) -> None:
+        looked_at_all = asyncio.get_running_loop().time()
         while self._waiting:
             try:
                 mark = await self._store.changed(mark, POLL)
             except EnvironmentFault as error:
                 log.warning("news could not be heard: %s", error)
                 await asyncio.sleep(POLL)
-            waiting = [waiter for waiters in self._waiting.values() for waiter in waiters]
+            now = asyncio.get_running_loop().time()
+            all_of_them = now - looked_at_all >= ALL_EVERY
+            looked_at_all = now if all_of_them else looked_at_all
+            waiting = [
+                waiter
+                for run_id, waiters in self._waiting.items()
+                for waiter in waiters
+                if all_of_them or not (waiter.or_ended and self._told(run_id))
+            ]
             for first in range(0, len(waiting), LOOKS):
                 await self._look(waiting[first : first + LOOKS])
 

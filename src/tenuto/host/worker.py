@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import secrets
-from collections import OrderedDict
+import time
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import copy_context
+from dataclasses import replace
 from typing import Any, Final
 
-from tenuto.codec.values import dump, load
-from tenuto.errors import EnvironmentFault
-from tenuto.host.attempts import run_limited
+from tenuto.errors import CommitUnknownError, DecodingError, EnvironmentFault, RecordError
+from tenuto.host.cache import RunCache
 from tenuto.host.commit import Committer
 from tenuto.host.definitions import Definitions
+from tenuto.host.housekeeping import POLL_FOR_OTHERS, Housekeeper
 from tenuto.host.leases import Renewal
-from tenuto.host.runs import HeldRun
+from tenuto.host.limits import Limits
+from tenuto.host.programs import Programs, pinned, version_of
+from tenuto.host.runs import Contents, HeldRun
+from tenuto.host.tasks import Tasks
 from tenuto.host.waiters import Ending
-from tenuto.kernel.commands import RunStep
-from tenuto.kernel.location import parse
-from tenuto.kernel.operations import Err, Ok, TimedOut
-from tenuto.kernel.retries import GiveUp, Retry, judge
-from tenuto.model.definitions import Step
-from tenuto.model.steps import StepCall
-from tenuto.store.port import Claim, ClaimedTask, Store, TaskEnd
+from tenuto.kernel.batch import Batch
+from tenuto.kernel.records import Mail
+from tenuto.store.port import Claim, Lease, NewRun, Store, TurnCommit
 
 __all__ = ["Worker"]
 
@@ -34,7 +37,8 @@ log = logging.getLogger("tenuto.host")
 POLL: Final = 1.0  # seconds: the net under notifications that were lost
 LISTEN_PAUSE: Final = 0.02  # seconds between two looks that news caused
 LISTEN_PAUSE_LONGEST: Final = 0.1  # the same after looks that found nothing: the news was of our own commits
-CACHED_RUNS: Final = 1000  # suspended runs kept in memory to be spared a replay
+FAR_MS: Final = 10_000  # a run that only waits for a time so far away is not kept in memory: it is a row
+TRIES: Final = 5  # to advance a run that our own code or the store's refuses to
 
 
 def _nobody(run_id: str, ending: Ending | None) -> None:
@@ -54,9 +58,13 @@ class Worker:
         block_limit: float,
         grace: float,
         max_reclaims: int,
+        retention_ms: int | None = None,
+        cache_bytes: int = 2**28,
+        limits: Limits,
         tell: Callable[[str, Ending | None], None] = _nobody,
     ) -> None:
         self._store = store
+        self._limits = limits
         self._tell = tell  # those who wait for something about a run
         self._queues = queues
         self._concurrency = concurrency
@@ -65,37 +73,54 @@ class Worker:
         self._grace = grace
         self._max_reclaims = max_reclaims
         self._definitions = Definitions()
+        self._programs = Programs(store)
         self._committer = Committer(store)
+        self._housekeeper = Housekeeper(
+            store, self._definitions, lambda: self._id, lease_ms, retention_ms, lambda: self.poke()
+        )
         self._threads = ThreadPoolExecutor(thread_name_prefix="tenuto-step")
         self._held: dict[str, HeldRun] = {}
-        self._cache: OrderedDict[str, HeldRun] = OrderedDict()
+        self._cache: RunCache[HeldRun] = RunCache(cache_bytes)
         self._driving: dict[str, asyncio.Task[None]] = {}
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks = Tasks(store, self._definitions, self._threads, tell, self.poke)
         self._loops: list[asyncio.Task[None]] = []
         self._poked = asyncio.Event()
         self._pause = LISTEN_PAUSE
+        self._until_rate = POLL  # seconds until a rate lets more begin, at most the poll
         self._timers_changed = asyncio.Event()
         self._next_timer: int | None = None
         self._stopping = False
+        self._hurried = asyncio.Event()
         self._renewal: Renewal | None = None
         self._id = ""
         self._capability = ""
+        self._others_wait = False  # there was not room for all that was ready
+        self._orphaned = asyncio.Event()  # runs may be leased by this worker that it does not hold
+        self._failures: Counter[str] = Counter()  # of runs that could not be advanced, in a row
+        self._waits_first: set[str] = set()  # workflows whose last first turn left nothing to do here
 
     # --- life
 
     async def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._context = copy_context()
         await self._register()
+        await self._housekeeper.take()
         self._loops = [
             self._forever("claims", self._claim),
             self._forever("timers", self._fire),
             self._forever("sweep", self._sweep),
             self._forever("news", self._listen),
+            self._forever("orphans", self._adopt),
+            *(self._forever(name, loop) for name, loop in self._housekeeper.loops()),
         ]
 
     async def _register(self) -> None:
         self._id = f"w-{secrets.token_hex(8)}"
+        await self._programs.keep()
+        self._definitions.stored = await self._programs.refresh()
         self._capability = self._definitions.capability(self._queues)
-        await self._store.register(self._id, self._lease_ms, self._capability, self._definitions.hashes())
+        await self._store.register(self._id, self._lease_ms, self._capability, self._definitions.hashes(), self._queues)
         self._renewal = Renewal(self._store, self._id, self._lease_ms, self._block_limit, self._lost)
         self._renewal.start()
 
@@ -118,13 +143,13 @@ class Worker:
         for loop in self._loops:
             loop.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
-        work = [*self._driving.values(), *self._tasks.values()]
+        work = [*self._driving.values(), *self._tasks.under_way.values()]
         if work:
-            await asyncio.wait(work, timeout=self._grace)
+            await _first(asyncio.wait(work, timeout=self._grace), self._hurried.wait())
         for task in work:
             task.cancel()
         await asyncio.gather(*work, return_exceptions=True)
-        for held in (*self._held.values(), *self._cache.values()):
+        for held in (*self._held.values(), *self._cache):
             held.drop()
         if self._renewal is not None:
             await asyncio.to_thread(self._renewal.stop)
@@ -132,12 +157,16 @@ class Worker:
             await self._store.deregister(self._id)
         self._threads.shutdown(wait=False, cancel_futures=True)
 
+    def hurry(self) -> None:
+        """Skips the grace time of a stop that is under way, or to come."""
+        self._hurried.set()
+
     def _lost(self) -> None:
         """The lease ran out: everything in memory may be somebody else's by now. Starts over under a new id."""
         log.warning("worker %s lost its lease and starts over", self._id)
-        for task in (*self._driving.values(), *self._tasks.values()):
+        for task in (*self._driving.values(), *self._tasks.under_way.values()):
             task.cancel()
-        for held in (*self._held.values(), *self._cache.values()):
+        for held in (*self._held.values(), *self._cache):
             held.drop()
         self._held.clear()
         self._cache.clear()
@@ -148,6 +177,10 @@ class Worker:
     def busy(self) -> bool:
         """Whether any run is being advanced."""
         return bool(self._driving)
+
+    def will_tell(self, run_id: str) -> bool:
+        """Whether this worker has the run, and so will tell of its end."""
+        return run_id in self._held
 
     def poke(self) -> None:
         """Something in this process was stored that may be claimed: look at once."""
@@ -165,10 +198,10 @@ class Worker:
                 log.warning("nothing could be claimed: %s", error)
                 more = False
             if not more:
-                await _wait(self._poked, POLL)
+                await _wait(self._poked, self._until_rate)
 
     async def _listen(self) -> None:
-        """Looks for work when something was committed by anyone; often, but not at every commit of our own."""
+        """Looks for work when something was committed by anyone: at once if it was not by us, else now and then."""
         mark = -1
         while True:
             try:
@@ -176,28 +209,34 @@ class Worker:
             except EnvironmentFault as error:
                 log.warning("news could not be heard: %s", error)
                 await asyncio.sleep(POLL)
+            if self._driving:
+                await asyncio.sleep(self._pause)  # what our own commits make ready is looked for without being told
             self.poke()
+            if self._tasks:
+                await self._tasks.stop_flagged(self._id)
             await asyncio.sleep(self._pause)
 
     async def _claim_once(self) -> bool:
         """Takes what there is room for; whether there may be more."""
         if self._held:
-            for run_id in await self._store.absorb(list(self._held)):
+            for run_id in await self._store.absorb(self._id, list(self._held)):
                 self._pause = LISTEN_PAUSE
                 if (held := self._held.get(run_id)) is not None:
                     held.mail_arrived()
         # Together: a store that groups its writes makes one commit of both.
-        return any(await asyncio.gather(self._claim_runs(), self._claim_tasks()))
+        more = any(await asyncio.gather(self._claim_runs(), self._claim_tasks()))
+        return await self._claim_limited() or more
 
     async def _claim_runs(self) -> bool:
         room = self._concurrency - len(self._driving)
         if room <= 0:
             return False
-        claims = await self._store.claim_runs(self._id, self._definitions.workflows(), room)
-        for claim in claims:
+        claims = await self._store.claim_runs(self._id, self._definitions.workflows(), room, self._queues)
+        self._others_wait = len(claims) >= room
+        if claims:
             self._pause = LISTEN_PAUSE
-            self._begin(claim)
-        return len(claims) >= room
+            await self._begin(claims)
+        return self._others_wait
 
     async def _claim_tasks(self) -> bool:
         room = self._concurrency - len(self._tasks)
@@ -206,36 +245,158 @@ class Worker:
         tasks = await self._store.claim_tasks(self._id, self._definitions.steps(), self._queues, room)
         for task in tasks:
             self._pause = LISTEN_PAUSE
-            self._tasks[task.id] = asyncio.create_task(self._run_task(task))
+            self._tasks.begin(task)
         return len(tasks) >= room
 
-    def _begin(self, claim: Claim) -> None:
-        run_id = claim.lease.run_id
-        held = self._cache.pop(run_id, None)
-        if held is None:
-            workflow = self._definitions.workflow(claim.record.target)
-            assert workflow is not None  # noqa: S101  # only known ones are claimed
-            held = HeldRun(
-                self._store,
-                self._committer,
-                self._definitions,
-                self._threads,
-                workflow,
-                self._capability,
-                self._tell,
-            )
-        self._held[run_id] = held
-        self._driving[run_id] = asyncio.create_task(self._drive(run_id, held, claim))
+    async def _claim_limited(self) -> bool:
+        """What queues with limits let begin here, in the room that the others have left."""
+        self._until_rate = POLL
+        room = max(0, self._concurrency - len(self._driving)), max(0, self._concurrency - len(self._tasks))
+        if not any(room) or not await self._store.limited():
+            return False
+        here = Counter(held.record.queue for held in self._held.values() if held.record is not None)
+        here.update(self._tasks.queues())
+        known = self._definitions.workflows(), self._definitions.steps()
+        claimed = await self._store.claim_limited(self._id, *known, self._queues, here, room)
+        for task in claimed.tasks:
+            self._tasks.begin(task)
+        if claimed.runs:
+            await self._begin(claimed.runs)
+        if claimed.again_at is not None:
+            self._until_rate = min(POLL, max(0.0, (claimed.again_at - await self._store.now()) / 1000))
+        return bool(claimed.runs or claimed.tasks)
 
-    async def _drive(self, run_id: str, held: HeldRun, claim: Claim) -> None:
+    async def _begin(self, claims: Sequence[Claim]) -> None:
+        """Reads what is new of all claimed runs in one look, and lets each go on."""
+        worker_id = self._id
+        cached: dict[str, HeldRun] = {}
+        for claim in claims:
+            held = self._cache.pop(claim.lease.run_id)
+            if held is None:
+                continue
+            if held.is_current(claim):
+                cached[claim.lease.run_id] = held
+            else:
+                held.drop()
+        others = [claim.lease.run_id for claim in claims if claim.lease.run_id not in cached]
+        above = {**dict.fromkeys(others, 0), **{run_id: held.seen for run_id, held in cached.items()}}
+        try:
+            rows = await self._store.rows_of(others) if others else {}
+            mail = await self._store.mail_of(above)
+            for claim in claims:
+                if (stored := rows.get(claim.lease.run_id)) is not None:
+                    await self._programs.fetch(version_of(stored), claim.record.target)
+        except BaseException:
+            self._orphaned.set()  # leased and not held: they are looked for
+            raise
+        if self._id != worker_id:
+            return  # lost meanwhile, with everything it had
+        for claim in claims:
+            run_id = claim.lease.run_id
+            held = cached.get(run_id) or self._hold(claim.record.target, version_of(rows.get(run_id, [])))
+            self._drive(run_id, held, claim, Contents(rows.get(run_id), mail.get(run_id, [])))
+
+    def _hold(self, target: str, digest: str = "") -> HeldRun:
+        workflow = pinned(target, digest, self._definitions.workflow(target))
+        return HeldRun(
+            self._store,
+            self._committer,
+            self._definitions,
+            self._threads,
+            workflow,
+            self._capability,
+            self._tell,
+            self.poke,
+            self._limits,
+        )
+
+    async def begin(self, new: NewRun, first: Batch) -> bool:
+        """Stores a new run, whose first rows are those of `first`; False where its id, or its key, is taken.
+
+        Where this worker may have it and has room, its first turn is stored with it, and it goes on at once: nobody
+        has to find it first. A turn that leaves nothing to do here, because the run waits, needs no room.
+        """
+        target = new.target
+        limited = await self._store.limited()
+        has_room = len(self._driving) < self._concurrency  # nothing is awaited from here until the run is held
+        if new.queue in limited or not (has_room or target in self._waits_first) or not self._may_begin(new):
+            return await self._store_pending(new)
+        held = self._hold(target)
+        turn = held.begin(replace(new, worker=self._id), first)
+        if not turn.waiting.in_flight:
+            self._waits_first.add(target)
+        else:
+            self._waits_first.discard(target)
+            if not has_room:
+                held.drop()
+                return await self._store_pending(new)
+        self._drive(new.id, held)
+        assert held.stored is not None  # noqa: S101  # by begin
+        # Refused: its id or key is taken, or its queue was told something meanwhile. Stored plainly, it shows which.
+        return await held.stored or await self._store_pending(new)
+
+    async def signal(self, run_id: str, mail: Mail, message_id: str | None) -> None:
+        """Stores a signal. A run that waits in this worker's memory takes it at once: nobody has to find it first."""
+        held = self._cache.get(run_id)
+        if held is None or len(self._driving) >= self._concurrency or asyncio.get_running_loop() is not self._loop:
+            await self._store.send(run_id, mail, message_id)
+            self.poke()
+            return
+        try:
+            number, claim = await self._store.signal_and_claim(self._id, run_id, mail, message_id)
+        except CommitUnknownError:
+            self._orphaned.set()  # it may be leased, and is not held
+            raise
+        if claim is None or number is None:
+            self.poke()
+        elif number == held.seen + 1 and self._cache.get(run_id) is held and held.is_current(claim):
+            self._cache.pop(run_id)
+            self._drive(run_id, held, claim, Contents(None, [(number, mail)]))
+        else:
+            await self._begin([claim])
+
+    def _may_begin(self, new: NewRun) -> bool:
+        return (
+            not self._stopping
+            and new.delay_ms <= 0
+            and (self._queues is None or new.queue in self._queues)
+            and new.id not in self._held
+            and self._definitions.workflow(new.target) is not None
+            and asyncio.get_running_loop() is self._loop
+        )
+
+    async def _store_pending(self, new: NewRun) -> bool:
+        if asyncio.get_running_loop() is not self._loop:
+            return await self._store.create(new)
+        result = await self._committer.add(TurnCommit(Lease(new.id, 0), "pending", new=new))
+        self._others_wait = True
+        self.poke()
+        return result.verdict == "committed"
+
+    def _drive(self, run_id: str, held: HeldRun, claim: Claim | None = None, contents: Contents | None = None) -> None:
+        self._held[run_id] = held
+        # In the worker's own context: what runs see must not depend on who started or signalled them here.
+        self._driving[run_id] = asyncio.create_task(
+            self._drive_on(run_id, held, claim, contents), context=self._context.copy()
+        )
+
+    async def _drive_on(self, run_id: str, held: HeldRun, claim: Claim | None, contents: Contents | None) -> None:
         left = "lost"
         try:
-            await held.take(claim)
-            left = await held.advance()
+            try:
+                if claim is not None and contents is not None:
+                    held.take(claim, contents)
+                left = await held.advance()
+            except (RecordError, DecodingError) as error:
+                left = await held.park(error)  # its rows cannot be read here: trying again would not help
+            self._failures.pop(run_id, None)
         except EnvironmentFault as error:
-            log.warning("run %s: %s", run_id, error)  # its lease is swept, or the run is claimed again
+            log.warning("run %s: %s", run_id, error)
+            self._orphaned.set()
         except Exception:
             log.exception("run %s could not be advanced", run_id)  # edge 2 of 3: one run must not stop the worker
+            self._failures[run_id] += 1
+            self._orphaned.set()
         finally:
             if self._held.get(run_id) is held:
                 del self._held[run_id]
@@ -246,84 +407,84 @@ class Worker:
             log.warning("run %s: %s", run_id, notice)
         held.notices.clear()
 
+    async def _adopt(self) -> None:
+        """Takes up again what this worker has the lease of and does not hold: a commit of it failed, or nobody knows.
+
+        A run that cannot be advanced, whatever the store says, is parked after some tries.
+        """
+        while True:
+            await self._orphaned.wait()
+            self._orphaned.clear()
+            await asyncio.sleep(POLL)
+            try:
+                leased = await self._store.leased(self._id)
+                lost = [claim for claim in leased if claim.lease.run_id not in self._held]
+                for claim in [claim for claim in lost if self._failures[claim.lease.run_id] >= TRIES]:
+                    lost.remove(claim)
+                    self._failures.pop(claim.lease.run_id)
+                    reason = f"InternalError: {TRIES} tries to advance it failed; the log says why"
+                    await self._committer.add(
+                        TurnCommit(claim.lease, "parked", reason=reason, parked_by=self._capability)
+                    )
+                if lost:
+                    await self._begin(lost)
+            except BaseException:
+                self._orphaned.set()
+                raise
+
     def _let_go(self, run_id: str, held: HeldRun, left: str) -> None:
         # The run may have been claimed again before its last turn came to rest here: then this one is the older.
         if left == "suspended" and run_id not in self._held:
-            older = self._cache.pop(run_id, None)
-            if older is not None and older is not held:
-                older.drop()
-            self._cache[run_id] = held
-            while len(self._cache) > CACHED_RUNS:
-                self._cache.popitem(last=False)[1].drop()
+            if held.waits_beyond(FAR_MS):
+                held.drop()
+            else:
+                self._cache.put(run_id, held)
             if held.timer is not None and (self._next_timer is None or held.timer < self._next_timer):
                 self._timers_changed.set()
         else:
             held.drop()
-        self.poke()
-
-    # --- tasks
-
-    async def _run_task(self, task: ClaimedTask) -> None:
-        try:
-            step = self._definitions.step(task.target)
-            if step is None:
-                return
-            call = StepCall(step, None, task.input)
-            command = RunStep(
-                parse(task.location), task.attempt, call, task.timeout_ms, task.heartbeat_ms, task.id, step.name
-            )
-            outcome = await run_limited(self._store, command, task.run_id, self._threads)
-            await self._store.end_task(await self._ending(task, step, outcome))
-        except EnvironmentFault as error:
-            log.warning("task %s: %s", task.id, error)
-        finally:
-            self._tasks.pop(task.id, None)
+        if self._others_wait:
             self.poke()
-
-    async def _ending(self, task: ClaimedTask, step: Step[..., Any], outcome: Ok | Err | TimedOut) -> TaskEnd:
-        if isinstance(outcome, Ok):
-            return TaskEnd(task.id, task.epoch, outcome.value, None, task.attempt)
-        timed_out = isinstance(outcome, TimedOut)
-        error = TimeoutError("the attempt ran out of time") if isinstance(outcome, TimedOut) else load(outcome.error)
-        verdict = judge(
-            step.spec,
-            task.location,
-            task.attempt,
-            error,
-            unencodable=isinstance(outcome, Err) and outcome.unencodable,
-            timed_out=timed_out,
-            after_ms=outcome.after_ms if isinstance(outcome, Err) else None,
-        )
-        match verdict:
-            case Retry(after_ms=after_ms):
-                retry_at = await self._store.now() + after_ms
-                return TaskEnd(task.id, task.epoch, None, dump(error), task.attempt, retry_at)
-            case GiveUp(error=failure):
-                return TaskEnd(task.id, task.epoch, None, dump(failure), task.attempt)
 
     # --- timers, lost workers
 
     async def _fire(self) -> None:
+        due = 0.0  # when to look although another worker does it for all: at once, and where our own runs wait
         while True:
-            self._timers_changed.clear()
-            wait = POLL
-            try:
-                self._next_timer = await self._store.fire_timers(500)
-                self.poke()
-                if self._next_timer is not None:
-                    wait = max(0.0, min(POLL, (self._next_timer - await self._store.now()) / 1000))
-            except EnvironmentFault as error:
-                log.warning("timers could not be looked at: %s", error)
-            await _wait(self._timers_changed, wait)
+            if self._timers_changed.is_set() or self._housekeeper.holds("timers") or time.monotonic() >= due:
+                self._timers_changed.clear()
+                due = time.monotonic() + POLL
+                try:
+                    self._next_timer = await self._store.fire_timers(500)
+                    self.poke()
+                    left = math.inf if self._next_timer is None else self._next_timer - await self._store.now()
+                    due = time.monotonic() + min(POLL_FOR_OTHERS, left / 1000)
+                except EnvironmentFault as error:
+                    log.warning("timers could not be looked at: %s", error)
+            await _wait(self._timers_changed, max(0.0, min(POLL, due - time.monotonic())))
 
     async def _sweep(self) -> None:
+        first = True
         while True:
             try:
-                if await self._store.sweep(self._max_reclaims, 100):
+                if (first or self._housekeeper.holds("sweep")) and await self._store.sweep(self._max_reclaims, 100):
                     self.poke()
+                self._definitions.stored = await self._programs.refresh()
             except EnvironmentFault as error:
                 log.warning("lost workers could not be looked for: %s", error)
+            first = False
             await asyncio.sleep(self._lease_ms / 3000)
+
+
+async def _first(*waits: Coroutine[Any, Any, object]) -> None:
+    """Until one of these is over; the others are given up."""
+    tasks = [asyncio.create_task(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:

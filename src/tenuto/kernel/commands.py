@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, TypeAlias, assert_never
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from tenuto.kernel.location import Location
 from tenuto.kernel.operations import Call, Err, Ok
@@ -145,22 +145,9 @@ Command: TypeAlias = (
 )
 
 
+_INLINE: Final = (RunStep, RunRollback, RegisterHook, CancelStep)
+
+
 def is_durable(command: Command) -> bool:
     """Whether a command is carried out inside the commit, rather than after it."""
-    match command:
-        case RunStep() | RunRollback() | RegisterHook() | CancelStep():
-            return False
-        case (
-            CloseHook()
-            | EnqueueTask()
-            | StartTimer()
-            | CancelTimer()
-            | StartChild()
-            | SendSignal()
-            | CancelTask()
-            | CancelChild()
-            | ReplyUpdate()
-        ):
-            return True
-        case _:
-            assert_never(command)
+    return not isinstance(command, _INLINE)

@@ -133,11 +133,14 @@ class Task(asyncio.Task[T]):
         name: str,
         context: Context,
     ) -> None:
-        self.number = number
+        # asyncio keeps all tasks of the process in one weak set, which asks for the hash now and remembers it. The
+        # first tasks of all runs would have one and the same there, and each be compared with all others.
+        self.number = id(self)
         self.context = context
         self.inner = inner
         self.stands_for: asyncio.Task[Any] | None = None  # whose code it runs, where `wait_for` made it
         super().__init__(coro, loop=loop, name=name, context=context)
+        self.number = number
 
     def __hash__(self) -> int:
         return self.number

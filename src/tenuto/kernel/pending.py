@@ -23,6 +23,11 @@ class OperationFuture(asyncio.Future[Any]):
             self.pending.withdraw(self.pending)
         return True
 
+    def forget(self) -> None:
+        """Of a run that is taken apart: neither the operation nor the closed task that awaited it is needed."""
+        self.pending = None
+        super().cancel()
+
 
 class Pending:
     """What the kernel knows of one operation between issue and settling."""

@@ -189,6 +189,7 @@ class Steps:
             core.journal.describe(pending.node, Metadata(pending.attempt, core.journal.now, None, pending.error))
         core.close_pending(pending)
         pending.give(value)
+        pending.future.pending = None  # nobody withdraws it any more: no circle for the collector
 
     def _failed(self, pending: Pending, outcome: Err | TimedOut) -> None:
         core = self._core

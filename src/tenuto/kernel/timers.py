@@ -46,5 +46,9 @@ class Timers:
         del self._live[timer.node]
         heapq.heappop(self._heap)
 
+    def pending(self) -> list[Timer]:
+        """All that have not fired, in no order."""
+        return list(self._live.values())
+
     def __contains__(self, node: Node | None) -> bool:
         return node in self._live

@@ -201,7 +201,7 @@ class Run(EngineSide):
         """Drains, then applies held and internal facts, until nothing is at hand; then looks whether the root ended."""
         while self.fault is None:
             self.loop.drain()
-            if self.fault is not None or self._look_at_root():
+            if self.has_stopped() or self._look_at_root():
                 return
             if self.held:
                 self.replay.deliver_held()
@@ -457,6 +457,19 @@ class Run(EngineSide):
         """Drops the run from memory: closes its coroutines in inert mode. What refused to close, by task name."""
         self.inert = True
         return tuple(self.loop.close_tasks())
+
+    def forget(self) -> None:
+        """Takes a closed run apart: its parts know each other, and would stay until the garbage collector comes by.
+
+        With thousands of runs coming and going, that is what the collector would be busy with.
+        """
+        for node in list(self.history.root.walk()):
+            if node.pending is not None:
+                node.pending.future.forget()
+            node.parent = node.children = node.pending = None
+        self.loop.ready.clear()
+        self.__dict__.clear()
+        self.inert = True  # code that refused to close, and asks for something after all, is still told so
 
     def key_of(self, location: Location) -> str | None:
         """The idempotency key of what is at a location, if anything is."""

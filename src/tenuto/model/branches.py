@@ -7,6 +7,7 @@ import inspect
 from asyncio import CancelledError, Task
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
+from contextvars import ContextVar
 from typing import Any, Final, TypeAlias, TypeVar
 
 from tenuto.errors import HandlerReturnError, LimitError
@@ -18,18 +19,21 @@ from tenuto.model.place import Place, here
 from tenuto.model.replies import HANDLER_RESULTS
 from tenuto.model.waiting import Endings, cancel_all, ended
 
-__all__ = ["FAN_OUT", "Branch", "Branches", "check_branches", "discard"]
+__all__ = ["FAN_OUT", "Branch", "Branches", "check_branches", "discard", "fan_out"]
 
 T = TypeVar("T")
 Branch: TypeAlias = Callable[[], Coroutine[Any, Any, T]] | Coroutine[Any, Any, T]
+"""A branch of `join`, `race` or `parallel`: an `async def` without arguments, a `partial` of one, or a coroutine."""
 
 FAN_OUT: Final = 10_000
+fan_out: Final = ContextVar("tenuto_fan_out", default=FAN_OUT)  # of the run: how many branches one construct may have
 
 
 def check_branches(construct: str, branches: Sequence[Any]) -> None:
     """Refuses what cannot be a branch, before anything is started."""
-    if len(branches) > FAN_OUT:
-        raise LimitError(f"branches of {construct}", FAN_OUT, len(branches))
+    limit = fan_out.get()
+    if len(branches) > limit:
+        raise LimitError(f"branches of {construct}", limit, len(branches))
     for branch in branches:
         if not callable(branch) and not inspect.isawaitable(branch):
             raise TypeError(

@@ -24,10 +24,10 @@ Ts = TypeVarTuple("Ts")
 class ChildOptions(TypedDict, total=False):
     """Options of `spawn` and `detach`."""
 
-    id: str
+    id: str  # of the child; without it one is made of this run's id and the place
     queue: str
-    name: str
-    if_exists: Literal["error", "attach"]
+    name: str  # of the entry in this run's history
+    if_exists: Literal["error", "attach"]  # an id that is in use: `ChildStartError`, or follow that run
 
 
 @overload

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 __all__ = ["Duration", "fractional_milliseconds", "milliseconds", "moment", "point"]
 
 Duration: TypeAlias = float | str | timedelta
+"""A length of time: seconds as a number, a `timedelta`, or a text such as "90s", "1h 30m", "7 days"."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)

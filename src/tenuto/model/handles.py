@@ -19,7 +19,9 @@ class Handle(Awaitable[T_co], Protocol[T_co]):
     """Work that was started. Awaiting gives its outcome, and again the same outcome."""
 
     @property
-    def id(self) -> str: ...
+    def id(self) -> str:
+        """What it is called in the store: a task's id, a run's, a timer's location."""
+        ...
 
     @property
     def done(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from tenuto.codec.values import dump
@@ -20,11 +21,20 @@ __all__ = ["definition_of", "run_main"]
 _NO_RESULT = (*HANDLER_RESULTS, Continue, Break, Update)
 
 
-async def run_main(workflow: Workflow[..., Any], port: Port, input: bytes, parent_id: str | None) -> Outcome:  # noqa: A002  # its public name
+async def run_main(
+    workflow: Workflow[..., Any],
+    port: Port,
+    input: bytes,  # noqa: A002  # its public name
+    parent_id: str | None,
+    enter: Callable[[], None] | None = None,
+) -> Outcome:
     """How the run ended: `Completed` with its encoded value or `Continued` with the next input.
 
-    Raises what the workflow's function raised; the engine makes its outcome of that.
+    Raises what the workflow's function raised; the engine makes its outcome of that. `enter` is called first, in the
+    run's own context.
     """
+    if enter is not None:
+        enter()
     current_port.set(port)
     here.set(Place("run", port, RunContext(workflow.id, parent_id, asyncio.current_task())))
     args, kwargs = port.decode(input)

@@ -46,34 +46,34 @@ class Retry:
 class InlineOptions(TypedDict, total=False):
     """Options of `step("name", fn, ...)`."""
 
-    max_attempts: int
-    backoff: Duration
-    backoff_max: Duration
-    no_retry: tuple[type[Exception] | str, ...]
-    retry: Retry
-    timeout: Duration | None
-    heartbeat_timeout: Duration | None
-    ephemeral: bool
-    rollback: Callable[[Any], object] | None
-    record_input: bool
+    max_attempts: int  # in all, 3 unless said; 1: attempted at most once, a crash included
+    backoff: Duration  # before attempt n + 1 comes backoff * 2**n; 100 ms unless said
+    backoff_max: Duration  # 30 s unless said
+    no_retry: tuple[type[Exception] | str, ...]  # classes, or class names, that are given up at once
+    retry: Retry  # the four above as one value
+    timeout: Duration | None  # of each attempt
+    heartbeat_timeout: Duration | None  # of silence between two calls of `heartbeat`
+    ephemeral: bool  # no commit of its own: stored with whatever comes next, so a crash may repeat it
+    rollback: Callable[[Any], object] | None  # called with the result when the run fails and undoes its steps
+    record_input: bool  # False: its arguments are not kept for those who look at the run
 
 
 class StepOptions(InlineOptions, total=False):
-    """Options of `@step(...)` and of `Step.options(...)`."""
+    """Options of `@step(...)` and of `Step.options(...)`: those of `InlineOptions`, and these."""
 
-    name: str
-    queue: str | None
-    priority: int
+    name: str  # of `@step`: replaces the id, so that the function can move to another file
+    queue: str | None  # then it is a task, run by a worker that serves the queue
+    priority: int  # in its queue: larger goes first
 
 
 class QueueOptions(TypedDict, total=False):
-    """Options of `Task.run`."""
+    """Options of `Task.run` and `app.enqueue`, and the part of those of `app.start` that is about queues."""
 
     queue: str
-    priority: int
-    delay: Duration
-    key: str
-    partition: str
+    priority: int  # larger goes first
+    delay: Duration  # not before so long
+    key: str  # one open item per key and queue: the second start or enqueue gives the first item
+    partition: str  # what `partition_concurrency` of the queue counts by
 
 
 _RETRY: Final = frozenset({"max_attempts", "backoff", "backoff_max", "no_retry"})
@@ -116,11 +116,11 @@ def spec_of(name: str, options: Mapping[str, Any], *, inline: bool = False) -> S
     return spec
 
 
-def queue_fields(spec: StepSpec, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a spec that `Task.run`'s options replace."""
+def queue_fields(spec: StepSpec, options: Mapping[str, Any], call: str = "Task.run") -> dict[str, Any]:
+    """The fields of a spec that the options of `Task.run` and `app.enqueue` replace."""
     unknown = options.keys() - {"queue", "priority", "delay", "key", "partition"}
     if unknown:
-        raise TypeError(f"Task.run has no option {min(unknown)!r}")
+        raise TypeError(f"{call} has no option {min(unknown)!r}")
     if spec.ephemeral:
         raise ValueError(f"step {spec.name!r} is ephemeral: it cannot go through a queue")
     fields: dict[str, Any] = {"queue": check_name(options.get("queue") or spec.queue or "default")}

@@ -12,6 +12,7 @@ from asyncio import Task
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from weakref import ref
 
 from tenuto.errors import Evicted, NestingError, NotInWorkflowError, ReadOnlyError
 
@@ -44,14 +45,19 @@ _OPEN: Final[frozenset[Kind]] = frozenset({"run", "branch", "handler", "async ha
 class RunContext:
     """What all places of one run share."""
 
-    __slots__ = ("main", "parent_id", "randoms", "settled", "workflow_id")
+    __slots__ = ("_main", "parent_id", "randoms", "settled", "workflow_id")
 
     def __init__(self, workflow_id: str, parent_id: str | None, main: Task[Any] | None) -> None:
         self.workflow_id = workflow_id
         self.parent_id = parent_id
-        self.main = main
+        self._main = None if main is None else ref(main)  # the task's context leads here: not in a circle
         self.randoms: dict[bytes, Random] = {}  # by the seed of their scope
         self.settled = 0  # handles that have an outcome, to tell which had it first
+
+    @property
+    def main(self) -> Task[Any] | None:
+        """The run's own task, as long as it is there."""
+        return None if self._main is None else self._main()
 
 
 class Receiving:

@@ -58,9 +58,13 @@ class Async(Generic[S_co]):
 HANDLER_RESULTS: Final = (Reply, NoReply, Stop, Async)
 
 SignalResult: TypeAlias = NoReply[S] | Stop[S] | Async[S]
+"""What a signal's handler may return."""
 UpdateResult: TypeAlias = Reply[S] | Stop[S] | Async[S]
+"""What an update's handler may return."""
 SignalHandler: TypeAlias = Callable[Concatenate[S, ...], SignalResult[S] | Coroutine[Any, Any, SignalResult[S]]]
+"""A signal's handler: `handler(state, *args)`, `def` or `async def`."""
 UpdateHandler: TypeAlias = Callable[Concatenate[S, ...], UpdateResult[S] | Coroutine[Any, Any, UpdateResult[S]]]
+"""An update's handler: `handler(state, *args)`, `def` or `async def`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,10 +167,10 @@ class StepInfo:
     """What a step's body can know about the attempt it is."""
 
     name: str
-    run_id: str | None
-    attempt: int
-    idempotency_key: str
-    details: Any
+    run_id: str | None  # None for a task without a workflow
+    attempt: int  # 1 for the first
+    idempotency_key: str  # the same on every attempt and every worker; give it to whom you call
+    details: Any  # of the last heartbeat, of this attempt or one before
     _attempt: Attempt = field(repr=False, compare=False)
 
     def cancelled(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar, TypeVarTuple, Unpack, cast, overload
 
@@ -18,7 +18,7 @@ from tenuto.model.place import current
 from tenuto.model.steps import StepCall
 from tenuto.model.waiting import Endings
 
-__all__ = ["Finished", "Handle", "Task", "Won"]
+__all__ = ["Finished", "Handle", "Task", "Won", "queued_step"]
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -69,7 +69,7 @@ class Task:
         `queue`, else the step's own, else `"default"`. If its `key` is open there, the handle follows that item.
         """
         place = current("Task.run()")
-        operation = _operation(task, args, options)
+        operation = queued_step("Task.run", task, args, options)
         future = place.port.issue(operation)
         return WorkHandle(place, operation.spec.name, place.port.operation_key(future), future)
 
@@ -100,30 +100,30 @@ class _Delay(WorkHandle[None]):
     """A timer: it is withdrawn when it loses."""
 
 
-def _operation(task: Any, args: tuple[Any, ...], options: dict[str, Any]) -> StepOp:
+def queued_step(call: str, task: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> StepOp:
+    """What `Task.run` and `app.enqueue` put into a queue. `call`: who says so in an error."""
     if isinstance(task, Bound):
         if args:
-            raise TypeError("Task.run: a bound step has its arguments already")
+            raise TypeError(f"{call}: a bound step has its arguments already")
         bound = cast("Bound[Any]", task)  # type: ignore[redundant-cast]  # not to pyright
-        return _step_operation(bound.definition, bound.args, bound.kwargs, options)
+        return _step_operation(call, bound.definition, bound.args, bound.kwargs, options)
     if isinstance(task, str):
         known = registry.get(task) if "//" in task else registry.find(task, "step")
         if known is None:  # not loaded here; a worker of its queue will know it
-            spec = replace(spec_named(short_name(task)), **queue_fields(spec_named(task), options))
+            spec = replace(spec_named(short_name(task)), **queue_fields(spec_named(task), options, call))
             return StepOp(spec, StepCall(_Elsewhere(task), None, encode_call(args, {})))
         task = known
-    return _step_operation(task, args, {}, options)
+    return _step_operation(call, task, args, {}, options)
 
 
-def _step_operation(step: Any, args: Sequence[Any], kwargs: Any, options: dict[str, Any]) -> StepOp:
+def _step_operation(call: str, step: Any, args: Sequence[Any], kwargs: Any, options: Mapping[str, Any]) -> StepOp:
     if not isinstance(step, Step):
-        raise TypeError(
-            f"Task.run takes a step, a bound step or a step's name, not {step!r}; runs are started by spawn()"
-        )
+        runs = "spawn()" if call == "Task.run" else "app.start()"
+        raise TypeError(f"{call} takes a step, a bound step or a step's name, not {step!r}; runs are started by {runs}")
     known = cast("Step[..., Any]", step)
     if "<locals>" in cast("Any", known).__qualname__ and known.closure is None:
         raise ValueError(f"{known!r} lives in a function: another process could not find it for a queue")
-    return StepOp(replace(known.spec, **queue_fields(known.spec, options)), known.call(args, kwargs))
+    return StepOp(replace(known.spec, **queue_fields(known.spec, options, call)), known.call(args, kwargs))
 
 
 class _Elsewhere:

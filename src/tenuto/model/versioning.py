@@ -13,6 +13,7 @@ __all__ = ["Kind", "deprecate_patch", "patched", "removed", "rollback_checkpoint
 Kind: TypeAlias = Literal[
     "step", "loop", "sleep", "message", "join", "parallel", "race", "receive", "side_effect", "child", "checkpoint"
 ]
+"""What an entry of the history is the record of; `removed` needs it."""
 _KINDS: Final[tuple[str, ...]] = get_args(Kind)
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, cast
 import apsw
 
 from tenuto.errors import StoreRefusedError, StoreUnavailableError
+from tenuto.store.limits import BUFFERED_MESSAGES
 from tenuto.store.statements import load_statements
 
 __all__ = [
@@ -58,7 +59,7 @@ Values: TypeAlias = "Mapping[str, Any] | tuple[Any, ...]"
 class Settings:
     """Where the file is and how it is used."""
 
-    __slots__ = ("busy_limit_ms", "busy_ms", "clock", "path", "sync")
+    __slots__ = ("buffered_messages", "busy_limit_ms", "busy_ms", "clock", "path", "read_only", "sync")
 
     def __init__(
         self,
@@ -67,12 +68,15 @@ class Settings:
         sync: Literal["full", "normal"] = "full",
         busy_ms: int = 5_000,
         busy_limit_ms: int = 30_000,
+        read_only: bool = False,
     ) -> None:
         self.path = path
         self.clock = clock
         self.sync = sync
         self.busy_ms = busy_ms  # SQLite itself waits so long for a lock
         self.busy_limit_ms = busy_limit_ms  # and is asked again until so much has passed
+        self.read_only = read_only  # nothing is created, set or migrated
+        self.buffered_messages = BUFFERED_MESSAGES  # how many one run may have
 
 
 class _Database(Protocol):
@@ -103,7 +107,10 @@ class Connection:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._db = cast("_Database", apsw.Connection(str(settings.path), statementcachesize=256))
+        flags = (
+            apsw.SQLITE_OPEN_READONLY if settings.read_only else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+        )
+        self._db = cast("_Database", apsw.Connection(str(settings.path), flags, statementcachesize=256))
         self._db.set_busy_timeout(settings.busy_ms)
         self.now = settings.clock()
         # The clock stands still for the length of one request: all it writes has one time.
@@ -113,11 +120,18 @@ class Connection:
     def _now(self) -> int:
         return self.now
 
+    @property
+    def buffered_messages(self) -> int:
+        """How many messages that nobody has taken a run may have."""
+        return self._settings.buffered_messages
+
     def look_at_clock(self) -> None:
         self.now = self._settings.clock()
 
     def set_up(self) -> None:
         """Sets and checks everything the promises rest on."""
+        if self._settings.read_only:
+            return  # durability is the writers' affair
         refuse_network_file(self._settings.path)
         mode = self.one("wal")
         if mode != ("wal",):

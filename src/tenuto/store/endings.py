@@ -7,6 +7,7 @@ from typing import Final
 
 from tenuto.codec.keys import pack
 from tenuto.codec.rows import ERROR, OUTPUT, SINGLE, EncodedBatch
+from tenuto.codec.sealing import is_sealed
 from tenuto.codec.values import dump, dump_error, load
 from tenuto.errors import (
     ChildCancelledError,
@@ -59,6 +60,8 @@ def outcome_of(run_id: str, status: str, rows: EncodedBatch) -> tuple[bytes | No
     if status == "completed":
         return written.get(_OUTPUT), None
     if status == "failed":
+        if is_sealed(written.get(_ERROR, b"")):
+            return None, written[_ERROR]  # whoever opens it says that it is a child's
         failure = ChildFailedError(f"child run {run_id} failed")
         failure.__cause__ = load(written[_ERROR]) if _ERROR in written else None
         return None, dump_error(failure)
@@ -82,12 +85,17 @@ def refused_child(run_id: str, target: str, status: str) -> bytes:
 
 def cancelled_task(target: str, location: str, attempts: int) -> bytes:
     """The error of a task that was withdrawn while others followed it."""
-    return dump_error(StepFailedError(target, location, attempts, "cancelled"))
+    return dump_error(StepFailedError(_name(target), location, attempts, "cancelled"))
 
 
 def interrupted_task(target: str, location: str, attempts: int) -> bytes:
     """The error of a task whose last worker was lost."""
-    return dump_error(StepOutcomeUnknownError(target, location, attempts, "interrupted"))
+    return dump_error(StepOutcomeUnknownError(_name(target), location, attempts, "interrupted"))
+
+
+def _name(target: str) -> str:
+    """What people call a definition: the last part of its id."""
+    return target.rpartition("/")[2]
 
 
 def stuck(run_id: str, reclaims: int) -> str:

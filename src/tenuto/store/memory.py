@@ -15,24 +15,30 @@ from tenuto.store import memory_mail, memory_tasks, memory_turns, memory_workers
 from tenuto.store.changes import Changes
 from tenuto.store.clock import system_clock
 from tenuto.store.endings import terminated_child
-from tenuto.store.memory_state import RunState, Shelf
+from tenuto.store.memory_housekeeping import MemoryHousekeeping
+from tenuto.store.memory_programs import MemoryPrograms
+from tenuto.store.memory_queues import MemoryQueueing
+from tenuto.store.memory_state import RunState, Shelf, fits
 from tenuto.store.port import (
+    NEVER,
     Claim,
     ClaimedTask,
     Lease,
     NewRun,
+    OpenTask,
     Outgoing,
     RunFilter,
     RunRecord,
     TaskEnd,
     TurnCommit,
     TurnResult,
+    WorkerRecord,
 )
 
 __all__ = ["MemoryStore"]
 
 
-class MemoryStore:
+class MemoryStore(MemoryHousekeeping, MemoryPrograms, MemoryQueueing):
     """See `store.port`."""
 
     def __init__(self, clock: Callable[[], int] = system_clock) -> None:
@@ -53,6 +59,16 @@ class MemoryStore:
     async def now(self) -> int:
         return self._shelf.clock()
 
+    async def schema(self) -> tuple[int, int]:
+        return 0, 0
+
+    def clock(self) -> int:
+        return self._shelf.clock()
+
+    @property
+    def commits_at_once(self) -> int:
+        return 1
+
     # --- clients
 
     async def create(self, run: NewRun) -> bool:
@@ -68,7 +84,7 @@ class MemoryStore:
         records = [run.record() for run in self._shelf.runs.values()]
         if which is None:
             return records
-        fitting = [record for record in reversed(records) if _fits(record, which)]
+        fitting = [record for record in reversed(records) if fits(record, which)]
         return sorted(fitting, key=lambda record: -record.created_at)[: which.limit]
 
     async def rows(self, run_id: str, prefix: bytes = b"") -> list[tuple[bytes, bytes]]:
@@ -78,6 +94,19 @@ class MemoryStore:
         number = memory_mail.send(self._shelf, run_id, mail, message_id)
         self._changes.happened()
         return number
+
+    async def signal_and_claim(
+        self, worker_id: str, run_id: str, mail: Mail, message_id: str | None
+    ) -> tuple[int | None, Claim | None]:
+        run = self._shelf.runs.get(run_id)
+        waits = run is not None and run.status == "suspended"
+        resumed = run.resume if run is not None else None
+        number = await self.send(run_id, mail, message_id)
+        if run is None or not waits or number is None:
+            return number, None
+        run.resume, run.status, run.lease_owner = resumed, "running", worker_id
+        run.epoch += 1
+        return number, Claim(Lease(run_id, run.epoch), run.record(), run.epoch - 1)
 
     async def answer(self, run_id: str, update_id: str) -> bytes | None:
         run = self._shelf.runs.get(run_id)
@@ -95,6 +124,9 @@ class MemoryStore:
             for task_id in [key for key, (owner, _) in shelf.tasks.items() if owner == run_id]:
                 del shelf.tasks[task_id]
                 shelf.attempts.pop(task_id, None)
+            for task_id in [key for key, (_, owner) in shelf.ended_at.items() if owner == run_id]:
+                del shelf.ended_at[task_id]
+                shelf.ended.pop(task_id, None)
             for token in [token for token, (owner, _) in shelf.hooks.items() if owner == run_id]:
                 del shelf.hooks[token]
         gone = set(run_ids)
@@ -145,27 +177,20 @@ class MemoryStore:
         if not run.open or run.status == "parked":
             return False
         if run.status in ("suspended", "pending"):
-            run.status = "paused"
+            run.status, run.holds_slot = "paused", False
         elif run.status != "paused":
             run.pause_requested = True  # after the work under way, or when its start comes
         self._changes.happened()
         return True
 
-    async def enqueue(self, task: EnqueueTask) -> str:
-        """Queues a task without a workflow; its id, or that of the open one with its key."""
-        task_id = memory_tasks.queue_task(self._shelf, task, "")
-        self._changes.happened()
-        return task_id
-
-    async def task(self, task_id: str) -> tuple[str, bytes | None, bytes | None, int] | None:
-        """A task's status, output, error and attempts."""
-        if task_id in self._shelf.tasks:
-            attempts = self._shelf.attempt(task_id)
-            return attempts.status, None, None, attempts.attempt
-        return self._shelf.ended.get(task_id)
-
     async def changed(self, since: int, timeout: float) -> int:
         return await self._changes.after(since, timeout)
+
+    async def open_tasks(self, run_id: str) -> list[OpenTask]:
+        return memory_tasks.open_tasks(self._shelf, run_id)
+
+    async def live_workers(self) -> list[WorkerRecord]:
+        return memory_workers.live(self._shelf)
 
     async def open_hook(self, run_id: str, key: str, token_hash: str) -> bool:
         hooks = self._shelf.hooks
@@ -182,8 +207,15 @@ class MemoryStore:
 
     # --- workers
 
-    async def register(self, worker_id: str, lease_ms: int, capability: str, definitions: Mapping[str, str]) -> None:
-        memory_workers.register(self._shelf, worker_id, lease_ms, capability, definitions)
+    async def register(
+        self,
+        worker_id: str,
+        lease_ms: int,
+        capability: str,
+        definitions: Mapping[str, str],
+        queues: Sequence[str] | None = None,
+    ) -> None:
+        memory_workers.register(self._shelf, worker_id, lease_ms, capability, definitions, queues)
         self._changes.happened()
 
     async def heartbeat(self, worker_id: str, lease_ms: int) -> bool:
@@ -202,18 +234,24 @@ class MemoryStore:
         run.epoch += 1
         return Lease(run_id, run.epoch)
 
-    async def claim_runs(self, worker_id: str, known: Sequence[str], limit: int) -> list[Claim]:
-        return memory_workers.claim_runs(self._shelf, worker_id, known, limit)
+    async def claim_runs(
+        self, worker_id: str, known: Sequence[str], limit: int, queues: Sequence[str] | None = None
+    ) -> list[Claim]:
+        return memory_workers.claim_runs(self._shelf, worker_id, known, limit, queues)
 
     async def claim_tasks(
         self, worker_id: str, known: Sequence[str], queues: Sequence[str] | None, limit: int
     ) -> list[ClaimedTask]:
         return memory_tasks.claim_tasks(self._shelf, worker_id, known, queues, limit)
 
-    async def absorb(self, run_ids: Sequence[str]) -> list[str]:
+    async def leased(self, worker_id: str) -> list[Claim]:
+        mine = [run for run in self._shelf.runs.values() if run.lease_owner == worker_id]
+        return [Claim(Lease(run.id, run.epoch), run.record(), NEVER) for run in mine]
+
+    async def absorb(self, worker_id: str, run_ids: Sequence[str]) -> list[str]:
         runs = [self._shelf.runs.get(run_id) for run_id in run_ids]
-        # Only of runs that are leased: a worker stopped past its lease still believes in runs that were swept (I9).
-        woken = [run for run in runs if run is not None and run.resume is not None and run.status == "running"]
+        # Only of runs it has: a worker stopped past its lease still believes in runs that are others' by now (I9).
+        woken = [run for run in runs if run is not None and run.resume is not None and run.lease_owner == worker_id]
         for run in woken:
             run.resume = None
         return [run.id for run in woken]
@@ -221,6 +259,13 @@ class MemoryStore:
     async def mail(self, run_id: str, above: int) -> list[tuple[int, Mail]]:
         run = self._shelf.runs.get(run_id)
         return [] if run is None else run.mail(above)
+
+    async def rows_of(self, run_ids: Sequence[str]) -> dict[str, list[tuple[bytes, bytes]]]:
+        return {run_id: self._shelf.run(run_id).table.list(b"") for run_id in run_ids}
+
+    async def mail_of(self, above: Mapping[str, int]) -> dict[str, list[tuple[int, Mail]]]:
+        found = {run_id: await self.mail(run_id, number) for run_id, number in above.items()}
+        return {run_id: mail for run_id, mail in found.items() if mail}
 
     async def timers(self, run_id: str) -> list[str]:
         """The locations of a run's timers that are there: one deleted by hand is not (P4)."""
@@ -252,10 +297,12 @@ class MemoryStore:
         return memory_tasks.close_task(self._shelf, task_id, status, output, error)
 
     async def keep_details(self, key: str, run_id: str, details: bytes) -> None:
-        self._shelf.run(run_id).details[key] = details
+        run = self._shelf.runs.get(run_id)
+        (self._shelf.details if run is None else run.details)[key] = details
 
     async def details(self, key: str) -> bytes | None:
-        return next((run.details[key] for run in self._shelf.runs.values() if key in run.details), None)
+        kept = next((run.details[key] for run in self._shelf.runs.values() if key in run.details), None)
+        return self._shelf.details.get(key) if kept is None else kept
 
     async def fire_timers(self, limit: int) -> int | None:
         before = self._shelf.news
@@ -276,12 +323,3 @@ class MemoryStore:
 
 def _deadline(run: RunState, location: str) -> int:
     return run.timers[location]
-
-
-def _fits(record: RunRecord, which: RunFilter) -> bool:
-    return (
-        (which.status is None or record.status == which.status)
-        and (which.target is None or record.target == which.target)
-        and (which.since is None or record.created_at >= which.since)
-        and all(key in record.attributes and record.attributes[key] == value for key, value in which.attributes.items())
-    )

@@ -23,7 +23,7 @@ def send(shelf: Shelf, run_id: str, mail: Mail, message_id: str | None) -> int |
     if not run.open:
         raise RunClosedError(f"run {run_id} is {run.status}")
     if mail.kind in (MailKind.SIGNAL, MailKind.UPDATE):
-        run.check_room()
+        run.check_room(shelf.buffered_messages)
     if mail.kind is MailKind.CANCEL and run.status in ("pending", "scheduled"):
         run.inbox_seq += 1
         close(shelf, run, "cancelled")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -13,10 +14,12 @@ from tenuto.codec.rows import EncodedBatch, mail_key, update_key
 from tenuto.errors import LimitError, RunNotFoundError
 from tenuto.kernel.commands import EnqueueTask
 from tenuto.kernel.records import Mail, MailKind
+from tenuto.store.housekeeping import ScheduleRecord
 from tenuto.store.limits import ANSWER_KEPT_MS, BUFFERED_MESSAGES
-from tenuto.store.port import CLOSED, NewRun, RunRecord
+from tenuto.store.port import CLOSED, NewRun, RunFilter, RunRecord
+from tenuto.store.queues import QueueLimits, TaskState
 
-__all__ = ["Attempts", "Ended", "RunState", "Shelf", "Table", "Watcher", "Worker", "checked"]
+__all__ = ["Attempts", "RunState", "Shelf", "Table", "Watcher", "Worker", "checked", "fits"]
 
 _MAIL = mail_key(0)[:2]  # the prefix of all mail
 
@@ -68,6 +71,8 @@ class Table:
 class Worker:
     lease_until: int
     capability: str
+    queues: tuple[str, ...] | None = None
+    started_at: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -80,15 +85,7 @@ class Attempts:
     attempt: int = 0
     lease_owner: str | None = None
     cancel_requested: bool = False
-
-
-class Ended(NamedTuple):
-    """A closed task."""
-
-    status: str
-    output: bytes | None
-    error: bytes | None
-    attempts: int
+    holds_slot: bool = False
 
 
 class Watcher(NamedTuple):
@@ -130,6 +127,7 @@ class RunState:
     alarms: dict[str, int] = field(default_factory=dict[str, int])  # the store's: alarm, reclaim, start
     timer_count: int = 0
     details: dict[str, bytes] = field(default_factory=dict[str, bytes])  # of heartbeats, by idempotency key
+    holds_slot: bool = False  # of its queue's
 
     @property
     def id(self) -> str:
@@ -171,13 +169,13 @@ class RunState:
             return True
         return any(known.kind is mail.kind and key == message_id for known, key in self.inbox.values())
 
-    def check_room(self) -> None:
-        if self.inbox_seq < BUFFERED_MESSAGES:
+    def check_room(self, limit: int) -> None:
+        if self.inbox_seq < limit:
             return  # at most as much is buffered as ever came
         updates = sum(mail.kind is MailKind.UPDATE for mail, _ in self.inbox.values())
         buffered = updates + len(self.table.list(_MAIL))
-        if buffered >= BUFFERED_MESSAGES:
-            raise LimitError("buffered messages", BUFFERED_MESSAGES, buffered + 1)
+        if buffered >= limit:
+            raise LimitError("buffered messages", limit, buffered + 1)
 
     def add(self, mail: Mail, message_id: str | None) -> int:
         """Stores mail under the next number."""
@@ -216,6 +214,7 @@ class RunState:
         self.resume = None
         self.lease_owner = None
         self.alarm = None
+        self.holds_slot = False
         self.timer_count = 0
         self.pause_requested = False
         self.completed_at = now
@@ -238,11 +237,23 @@ class Shelf:
     runs: dict[str, RunState] = field(default_factory=dict[str, RunState])
     tasks: dict[str, tuple[str, EnqueueTask]] = field(default_factory=dict[str, "tuple[str, EnqueueTask]"])  # open ones
     attempts: dict[str, Attempts] = field(default_factory=dict[str, Attempts])  # of open tasks that were looked at
-    ended: dict[str, Ended] = field(default_factory=dict[str, Ended])
+    ended: dict[str, TaskState] = field(default_factory=dict[str, TaskState])
+    ended_at: dict[str, tuple[int, str]] = field(default_factory=dict[str, "tuple[int, str]"])  # when, of which run
     workers: dict[str, Worker] = field(default_factory=dict[str, Worker])
     watchers: dict[str, list[Watcher]] = field(default_factory=dict[str, list[Watcher]])  # by what they follow
     hooks: dict[str, tuple[str, str]] = field(default_factory=dict[str, "tuple[str, str]"])  # token: run, key
+    schedules: dict[str, ScheduleRecord] = field(default_factory=dict[str, ScheduleRecord])
+    background: dict[str, tuple[str, int]] = field(default_factory=dict[str, "tuple[str, int]"])  # name: owner, until
+    identity: str = field(default_factory=lambda: secrets.token_hex(16))
+    definitions: set[str] = field(default_factory=set[str])  # ids that workers registered
+    programs: dict[str, tuple[str, tuple[str, ...]]] = field(
+        default_factory=dict[str, "tuple[str, tuple[str, ...]]"]
+    )  # by hash: text, workflows
+    queues: dict[str, QueueLimits] = field(default_factory=dict[str, QueueLimits])
+    queue_starts: dict[str, list[int]] = field(default_factory=dict[str, list[int]])  # of queues with a rate
+    details: dict[str, bytes] = field(default_factory=dict[str, bytes])  # of heartbeats of tasks without a run
     turns: count[int] = field(default_factory=count)  # the order of wake-ups
+    buffered_messages: int = BUFFERED_MESSAGES  # how many one run may have
     news: int = 0  # grows with what somebody might act on
 
     def run(self, run_id: str) -> RunState:
@@ -267,6 +278,10 @@ class Shelf:
             run.resume = next(self.turns)
             self.news += 1
 
+    def limited(self) -> frozenset[str]:
+        """The queues that have limits."""
+        return frozenset(name for name, limits in self.queues.items() if limits.limited)
+
     def keyed(self, queue: str, key: str | None) -> str | None:
         """The open item with a key in a queue."""
         if key is None:
@@ -278,3 +293,13 @@ class Shelf:
             if run.open and (run.new.queue, run.key) == (queue, key):
                 return run.id
         return None
+
+
+def fits(record: RunRecord, which: RunFilter) -> bool:
+    """Whether a filter lets a run pass."""
+    return (
+        (which.status is None or record.status == which.status)
+        and (which.target is None or record.target == which.target)
+        and (which.since is None or record.created_at >= which.since)
+        and all(key in record.attributes and record.attributes[key] == value for key, value in which.attributes.items())
+    )

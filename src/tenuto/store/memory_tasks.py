@@ -8,10 +8,21 @@ from tenuto.kernel.commands import EnqueueTask
 from tenuto.kernel.location import text
 from tenuto.store.endings import cancelled_task, result
 from tenuto.store.memory_mail import deliver, tell_end
-from tenuto.store.memory_state import Ended, Shelf, Watcher
-from tenuto.store.port import ClaimedTask, Outgoing, TaskEnd
+from tenuto.store.memory_state import Shelf, Watcher
+from tenuto.store.port import ClaimedTask, OpenTask, Outgoing, TaskEnd
+from tenuto.store.queues import TaskState
 
-__all__ = ["cancel_tasks", "claim_tasks", "close_task", "end_task", "fire_timers", "queue_task"]
+__all__ = [
+    "cancel_begun",
+    "cancel_tasks",
+    "claim_tasks",
+    "close_task",
+    "end_task",
+    "fire_timers",
+    "lease_task",
+    "open_tasks",
+    "queue_task",
+]
 
 
 def queue_task(shelf: Shelf, task: EnqueueTask, run_id: str) -> str:
@@ -53,7 +64,10 @@ def close_task(shelf: Shelf, task_id: str, status: str, output: bytes | None, er
     told = [watcher.run_id for watcher in shelf.watchers.get(task_id, [])]
     run_id, task = shelf.tasks.pop(task_id)
     attempts = shelf.attempts.pop(task_id).attempt
-    shelf.ended[task_id] = Ended(status, output, error, attempts)
+    shelf.details.pop(task_id, None)
+    ended = TaskState(status, output, error, attempts, task.target, task.queue, text(task.location))
+    shelf.ended[task_id] = ended
+    shelf.ended_at[task_id] = (shelf.clock(), run_id)
     if run_id:
         mail = result(text(task.location), output, error, attempts, shelf.clock())
         deliver(shelf, Outgoing(run_id, mail, f"end:{task_id}:{text(task.location)}"))
@@ -64,17 +78,20 @@ def close_task(shelf: Shelf, task_id: str, status: str, output: bytes | None, er
 def claim_tasks(
     shelf: Shelf, worker_id: str, known: Sequence[str], queues: Sequence[str] | None, limit: int
 ) -> list[ClaimedTask]:
+    limited = shelf.limited()
     ready = [
         (-task.priority, shelf.attempt(task_id).ready_at, task_id)
         for task_id, (_, task) in shelf.tasks.items()
         if shelf.attempt(task_id).status == "pending"
         and task.target in known
+        and task.queue not in limited
         and (queues is None or task.queue in queues)
     ]
-    return [_claim(shelf, worker_id, task_id) for _, _, task_id in sorted(ready)[:limit]]
+    return [lease_task(shelf, worker_id, task_id) for _, _, task_id in sorted(ready)[:limit]]
 
 
-def _claim(shelf: Shelf, worker_id: str, task_id: str) -> ClaimedTask:
+def lease_task(shelf: Shelf, worker_id: str, task_id: str) -> ClaimedTask:
+    """A claimed attempt counts at once."""
     run_id, task = shelf.tasks[task_id]
     attempts = shelf.attempt(task_id)
     attempts.status, attempts.lease_owner = "running", worker_id
@@ -93,6 +110,7 @@ def _claim(shelf: Shelf, worker_id: str, task_id: str) -> ClaimedTask:
         task.heartbeat_ms,
         run_id or None,
         text(task.location),
+        task.queue,
     )
 
 
@@ -103,12 +121,23 @@ def end_task(shelf: Shelf, end: TaskEnd) -> bool:
     attempts = shelf.attempt(end.id)
     if attempts.status != "running" or attempts.epoch != end.epoch:
         return False
-    if end.retry_at is not None:
+    if end.retry_at is not None and not attempts.cancel_requested:
         attempts.status, attempts.lease_owner, attempts.ready_at = "scheduled", None, end.retry_at
+        attempts.holds_slot = False
         return True
     attempts.attempt = end.attempts
+    if end.retry_at is not None or end.cancelled:
+        cancel_begun(shelf, end.id)
+        return True
     close_task(shelf, end.id, "failed" if end.error is not None else "completed", end.output, end.error)
     return True
+
+
+def cancel_begun(shelf: Shelf, task_id: str) -> None:
+    """Ends a task that was asked to stop, between or in the middle of its attempts."""
+    _, task = shelf.tasks[task_id]
+    error = cancelled_task(task.target, text(task.location), shelf.attempt(task_id).attempt)
+    close_task(shelf, task_id, "cancelled", None, error)
 
 
 def fire_timers(shelf: Shelf, limit: int) -> int | None:
@@ -139,3 +168,14 @@ def fire_timers(shelf: Shelf, limit: int) -> int | None:
 def _deadlines(shelf: Shelf) -> list[int]:
     runs = [at for run in shelf.runs.values() for at in (*run.timers.values(), *run.alarms.values())]
     return runs + [attempts.ready_at for attempts in shelf.attempts.values() if attempts.status == "scheduled"]
+
+
+def open_tasks(shelf: Shelf, run_id: str) -> list[OpenTask]:
+    """What a run has queued that has not ended."""
+    found: list[OpenTask] = []
+    for task_id, (owner, task) in shelf.tasks.items():
+        if owner == run_id:
+            at = shelf.attempt(task_id)
+            place = (task.max_attempts, at.ready_at, text(task.location), at.lease_owner)
+            found.append(OpenTask(task_id, task.target, task.queue, at.status, at.attempt, *place))
+    return found

@@ -19,6 +19,8 @@ def create(shelf: Shelf, new: NewRun) -> bool:
     """Whether it is there now; an id, or an open key of its queue, that is taken changes nothing."""
     if new.id in shelf.runs or shelf.keyed(new.queue, new.key) is not None:
         return False
+    if new.worker is not None and new.queue in shelf.queues:
+        return False  # it must wait there to be claimed
     now = shelf.clock()
     waits = new.delay_ms > 0
     told = new.parent if new.parent is not None and not new.detached and new.parent[0] in shelf.runs else None
@@ -26,6 +28,8 @@ def create(shelf: Shelf, new: NewRun) -> bool:
     run = RunState(new, status, now, now + max(new.delay_ms, 0), Table(new.rows), new.definition, told, new.key)
     if waits:
         run.alarms["start"] = run.ready_at
+    elif new.worker is not None:
+        run.status, run.lease_owner, run.epoch, run.started_at = "running", new.worker, 1, now
     shelf.runs[new.id] = run
     return True
 
@@ -40,6 +44,11 @@ def commit_group(shelf: Shelf, commits: Sequence[TurnCommit]) -> list[TurnResult
 
 
 def _commit(shelf: Shelf, commit: TurnCommit) -> TurnResult:
+    if commit.new is not None:
+        if not create(shelf, commit.new):
+            return TurnResult("taken")
+        if commit.new.worker is None:
+            return TurnResult("committed")
     run = shelf.runs.get(commit.lease.run_id)
     if run is None or run.epoch != commit.lease.epoch or not run.open:
         return TurnResult("stale")  # V7: an outcome is not changed by a turn, whoever had the lease
@@ -123,6 +132,7 @@ def _follow(shelf: Shelf, run: RunState, target: str, location: str) -> None:
 def _move(shelf: Shelf, run: RunState, commit: TurnCommit) -> bool:
     """Puts the run into the status the turn gave it; whether the worker keeps the lease."""
     if commit.status == "parked":
+        run.holds_slot = False
         run.status, run.lease_owner, run.reason, run.parked_by = "parked", None, commit.reason, commit.parked_by
         return False
     if commit.definition is not None:
@@ -149,6 +159,7 @@ def _suspend(run: RunState, seen: int) -> bool:
         run.status = "running"
         return True
     run.status = "paused" if run.pause_requested else "suspended"
+    run.holds_slot = run.holds_slot and not run.pause_requested
     run.pause_requested = False
     run.lease_owner = None
     return False

@@ -8,16 +8,21 @@ from tenuto.kernel.location import text
 from tenuto.store.endings import interrupted_task, reclaim_delay_ms, retry_delay_ms, stuck
 from tenuto.store.limits import ANSWER_KEPT_MS
 from tenuto.store.memory_state import RunState, Shelf, Worker
-from tenuto.store.memory_tasks import close_task
-from tenuto.store.port import Claim, Lease
+from tenuto.store.memory_tasks import cancel_begun, close_task
+from tenuto.store.port import Claim, Lease, WorkerRecord
 
-__all__ = ["claim_runs", "deregister", "register", "sweep"]
+__all__ = ["claim_runs", "deregister", "lease_run", "live", "register", "sweep"]
 
 
-def register(shelf: Shelf, worker_id: str, lease_ms: int, capability: str, known: Iterable[str]) -> None:
+def register(
+    shelf: Shelf, worker_id: str, lease_ms: int, capability: str, known: Iterable[str], queues: Sequence[str] | None
+) -> None:
     """Makes a worker known and lets parked runs try it, if it is not like the one that parked them."""
-    shelf.workers[worker_id] = Worker(shelf.clock() + lease_ms, capability)
+    shelf.workers[worker_id] = Worker(
+        shelf.clock() + lease_ms, capability, None if queues is None else tuple(queues), shelf.clock()
+    )
     definitions = set(known)
+    shelf.definitions |= definitions
     for run in shelf.runs.values():
         if run.status == "parked" and run.new.target in definitions and run.parked_by != capability:
             release(shelf, run)
@@ -41,13 +46,18 @@ def deregister(shelf: Shelf, worker_id: str) -> None:
     for attempts in shelf.attempts.values():
         if attempts.lease_owner == worker_id:
             attempts.status, attempts.lease_owner = "pending", None
+            attempts.holds_slot = False
             attempts.epoch += 1
             attempts.attempt -= 1
             attempts.ready_at = shelf.clock()
     shelf.workers.pop(worker_id, None)
+    for name in [name for name, (owner, _) in shelf.background.items() if owner == worker_id]:
+        del shelf.background[name]
 
 
-def claim_runs(shelf: Shelf, worker_id: str, known: Sequence[str], limit: int) -> list[Claim]:
+def claim_runs(
+    shelf: Shelf, worker_id: str, known: Sequence[str], limit: int, queues: Sequence[str] | None
+) -> list[Claim]:
     """Wake-ups first, always; then what has not begun yet."""
     definitions = set(known)
     woken = sorted((run for run in shelf.runs.values() if run.resume is not None), key=_turn)
@@ -60,17 +70,26 @@ def claim_runs(shelf: Shelf, worker_id: str, known: Sequence[str], limit: int) -
         run.resume = None  # of a run that is not suspended it means nothing
         if run.status == "suspended":
             claimed.append(run)
-    fresh = [run for run in shelf.runs.values() if run.status == "pending" and run.new.target in definitions]
+    limited = shelf.limited()
+    fresh = [
+        run
+        for run in shelf.runs.values()
+        if run.status == "pending"
+        and run.new.target in definitions
+        and run.new.queue not in limited
+        and (queues is None or run.new.queue in queues)
+    ]
     fresh.sort(key=lambda run: (-run.new.priority, run.ready_at, run.id))
     claimed.extend(fresh[: limit - len(claimed)])
-    return [_claim(shelf, run, worker_id) for run in claimed]
+    return [lease_run(shelf, run, worker_id) for run in claimed]
 
 
 def _turn(run: RunState) -> int:
     return run.resume if run.resume is not None else 0
 
 
-def _claim(shelf: Shelf, run: RunState, worker_id: str) -> Claim:
+def lease_run(shelf: Shelf, run: RunState, worker_id: str) -> Claim:
+    """A resume or a first start becomes the lease."""
     run.status, run.lease_owner = "running", worker_id
     run.epoch += 1
     if run.started_at is None:
@@ -117,12 +136,12 @@ def _sweep_run(shelf: Shelf, run: RunState, max_reclaims: int) -> None:
     run.epoch += 1
     run.reclaims += 1
     if run.reclaims >= max_reclaims:
-        run.status = "parked"
+        run.status, run.holds_slot = "parked", False
         run.reason = stuck(run.id, run.reclaims)
         newest = list(shelf.workers.values())[-1:]
         run.parked_by = owner.capability if owner is not None else (newest[0].capability if newest else None)
     elif run.pause_requested:
-        run.status = "paused"
+        run.status, run.holds_slot = "paused", False
     else:
         run.status = "suspended"
         delay = reclaim_delay_ms(run.reclaims)
@@ -138,10 +157,24 @@ def _sweep_task(shelf: Shelf, task_id: str) -> None:
     _, task = shelf.tasks[task_id]
     attempts = shelf.attempt(task_id)
     attempts.lease_owner = None
+    attempts.holds_slot = False
     attempts.epoch += 1
+    if attempts.cancel_requested:
+        cancel_begun(shelf, task_id)
+        return
     if attempts.attempt >= task.max_attempts:
         error = interrupted_task(task.target, text(task.location), attempts.attempt)
         close_task(shelf, task_id, "failed", None, error)
         return
     delay = retry_delay_ms(task.backoff_ms, task.backoff_max_ms, attempts.attempt)
     attempts.status, attempts.ready_at = "scheduled", shelf.clock() + delay
+
+
+def live(shelf: Shelf) -> list[WorkerRecord]:
+    """Workers whose lease is not over; all of them are in this process."""
+    now = shelf.clock()
+    return [
+        WorkerRecord(worker_id, "", 0, "", worker.queues, worker.started_at, worker.lease_until)
+        for worker_id, worker in shelf.workers.items()
+        if worker.lease_until >= now
+    ]

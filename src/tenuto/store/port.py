@@ -18,20 +18,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 from tenuto.codec.rows import EncodedBatch
 from tenuto.kernel.commands import EnqueueTask
 from tenuto.kernel.records import Mail
+from tenuto.store.housekeeping import Housekeeping
+from tenuto.store.programs import Programs
+from tenuto.store.queues import Queueing
 
 __all__ = [
     "CLOSED",
+    "NEVER",
     "OPEN",
+    "SCHEDULE",
     "Claim",
     "ClaimedTask",
     "Lease",
     "NewRun",
     "NewTimer",
+    "OpenTask",
     "Outgoing",
     "RunFilter",
     "RunRecord",
@@ -39,11 +45,15 @@ __all__ = [
     "TaskEnd",
     "TurnCommit",
     "TurnResult",
+    "WorkerRecord",
+    "only_rows",
 ]
 
 CLOSED: Final = frozenset({"completed", "failed", "cancelled", "terminated"})
 OPEN: Final = frozenset({"scheduled", "pending", "running", "suspended", "paused", "parked"})
 NOTHING: Final = EncodedBatch((), (), ())
+NEVER: Final = -1  # an epoch no run has had: nothing in memory is as old as that
+SCHEDULE: Final = "schedule:"  # what who started a run begins with, where that was a schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +72,7 @@ class NewRun:
     key: str | None = None
     partition: str | None = None
     attributes: Mapping[str, str | int | float | bool] = field(default_factory=dict[str, "str | int | float | bool"])
+    worker: str | None = None  # whose it is from the start: it is born running, under epoch 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +85,7 @@ class RunRecord:
     epoch: int
     alarm: int | None  # its earliest timer
     reason: str | None  # why it is parked
-    parent: tuple[str, str] | None
+    parent: tuple[str, str] | None  # who started it and where: a run, or a schedule
     detached: bool
     definition: str = ""
     queue: str = "default"
@@ -83,6 +94,13 @@ class RunRecord:
     started_at: int | None = None
     completed_at: int | None = None
     attributes: Mapping[str, str | int | float | bool] = field(default_factory=dict[str, "str | int | float | bool"])
+
+    @property
+    def parent_id(self) -> str | None:
+        """The run that started it, if one did: a schedule is none."""
+        if self.parent is None or self.parent[0].startswith(SCHEDULE):
+            return None
+        return self.parent[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +147,15 @@ class ClaimedTask:
     heartbeat_ms: int | None
     run_id: str | None  # its parent, None for a task without a workflow
     location: str
+    queue: str = "default"
 
 
 @dataclass(frozen=True, slots=True)
 class TaskEnd:
-    """How an attempt of a task ended. `retry_at`: it is tried again then; None: this is final."""
+    """How an attempt of a task ended. `retry_at`: it is tried again then; None: this is final.
+
+    `cancelled`: it was asked to stop and did.
+    """
 
     id: str
     epoch: int
@@ -141,6 +163,35 @@ class TaskEnd:
     error: bytes | None
     attempts: int
     retry_at: int | None = None
+    cancelled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTask:
+    """An open task as somebody who looks sees it."""
+
+    id: str
+    target: str
+    queue: str
+    status: str  # scheduled, pending, running
+    attempt: int  # begun so far
+    max_attempts: int
+    ready_at: int
+    location: str
+    worker: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRecord:
+    """A worker that is alive. `queues`: those it serves, None: all."""
+
+    id: str
+    host: str
+    pid: int
+    release: str
+    queues: tuple[str, ...] | None
+    started_at: int
+    lease_until: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +212,12 @@ class Outgoing:
     id: str
 
 
-@dataclass(frozen=True, slots=True)
-class TurnCommit:
+class TurnCommit(NamedTuple):
     """Everything one turn decided. `status` is what the run is in afterwards.
 
     running: inline work is under way, the lease is kept. suspended: the lease is released, unless mail arrived above
     `seen`, then it stays running and leased. A closed status: timers, resume and lease go. parked: with `reason`.
+    A named tuple, because every turn makes one and a frozen dataclass of this size costs four times as much.
     """
 
     lease: Lease
@@ -188,23 +239,59 @@ class TurnCommit:
     definition: str | None = None  # a new hash
     continued: bool = False  # the next run of the chain begins: run_no + 1
     parked_by: str | None = None  # capability digest of the worker that parked it
+    new: NewRun | None = None  # the run is stored in this very commit; without a worker of its own there is no turn yet
 
 
-@dataclass(frozen=True, slots=True)
-class TurnResult:
+def only_rows(commit: TurnCommit) -> bool:
+    """Whether a turn does nothing but put rows of a run that goes on as it is: the turn of most steps."""
+    rows = commit.rows
+    return (
+        commit.status == "running"
+        and bool(rows.puts)
+        and not (
+            rows.deletes
+            or rows.range_deletes
+            or commit.outgoing
+            or commit.followed
+            or commit.closed_hooks
+            or commit.mail_done
+            or commit.answers
+            or commit.tasks
+            or commit.cancelled_tasks
+            or commit.timers
+            or commit.stopped_timers
+            or commit.runs
+            or commit.continued
+        )
+        and commit.definition is None
+        and commit.new is None
+    )
+
+
+class TurnResult(NamedTuple):
     """What became of one member of a group.
 
     stale: another worker has the run. cancel_first: an acknowledged cancel is unapplied and the turn had an outcome;
-    nothing was written and the run is to be reloaded. kept: whether this worker still holds the lease.
+    nothing was written and the run is to be reloaded. taken: the id or key of a new run is another's, nothing was
+    written. kept: whether this worker still holds the lease.
     """
 
-    verdict: Literal["committed", "stale", "cancel_first"]
+    verdict: Literal["committed", "stale", "cancel_first", "taken"]
     kept: bool = False
     undelivered: tuple[Outgoing, ...] = ()
 
 
-class Store(Protocol):
+class Store(Housekeeping, Programs, Queueing, Protocol):
     """Memory, SQLite, Postgres: one conformance suite holds them all."""
+
+    @property
+    def commits_at_once(self) -> int:
+        """How many groups of turns it is worth to have under way at the same time."""
+        ...
+
+    def clock(self) -> int | None:
+        """The store's clock as far as it is known without asking; never ahead of it. None: ask `now`."""
+        ...
 
     async def open(self) -> None:
         """Connects, checks and migrates. `StoreUnavailableError`, `StoreRefusedError`, `StoreTooNewError`."""
@@ -216,10 +303,14 @@ class Store(Protocol):
         """The store's clock."""
         ...
 
+    async def schema(self) -> tuple[int, int]:
+        """The version its tables are at, and the one this release makes; equal once it was opened to be written."""
+        ...
+
     # --- clients
 
     async def create(self, run: NewRun) -> bool:
-        """Stores a new run; False when the id is taken, and nothing is changed."""
+        """Stores a new run; False when its id, or its key in its queue, is taken, and nothing is changed."""
         ...
 
     async def get(self, run_id: str) -> RunRecord | None:
@@ -240,6 +331,12 @@ class Store(Protocol):
         Signals are rows `(3, n)` of the run, the rest is kept in the inbox; one numbering for both. A cancel of a run
         that has not begun (`pending`, `scheduled`) closes it as `cancelled` at once.
         """
+        ...
+
+    async def signal_and_claim(
+        self, worker_id: str, run_id: str, mail: Mail, message_id: str | None
+    ) -> tuple[int | None, Claim | None]:
+        """Sends a signal; a run that is suspended becomes the worker's in the same commit, in place of the wake-up."""
         ...
 
     async def answer(self, run_id: str, update_id: str) -> bytes | None:
@@ -281,6 +378,14 @@ class Store(Protocol):
         """Waits until something was committed (by any process) after `since`, at most so long; the new mark."""
         ...
 
+    async def open_tasks(self, run_id: str) -> list[OpenTask]:
+        """The tasks a run has queued that have not ended, oldest first."""
+        ...
+
+    async def live_workers(self) -> list[WorkerRecord]:
+        """Workers whose lease is not over, oldest first."""
+        ...
+
     async def open_hook(self, run_id: str, key: str, token_hash: str) -> bool:
         """Gives a hook's token to a run (again, under the same key); False: another open run has it."""
         ...
@@ -291,8 +396,18 @@ class Store(Protocol):
 
     # --- workers
 
-    async def register(self, worker_id: str, lease_ms: int, capability: str, definitions: Mapping[str, str]) -> None:
-        """Makes a worker known, with the definitions (id -> hash) it has; resumes runs another capability parked."""
+    async def register(
+        self,
+        worker_id: str,
+        lease_ms: int,
+        capability: str,
+        definitions: Mapping[str, str],
+        queues: Sequence[str] | None = None,
+    ) -> None:
+        """Makes a worker known, with the definitions (id -> hash) it has; resumes runs another capability parked.
+
+        `queues`: those it serves (None: all), for those who ask why something waits.
+        """
         ...
 
     async def heartbeat(self, worker_id: str, lease_ms: int) -> bool:
@@ -307,22 +422,40 @@ class Store(Protocol):
         """A lease on one run with a new epoch; every older one can no longer write."""
         ...
 
-    async def claim_runs(self, worker_id: str, known: Sequence[str], limit: int) -> list[Claim]:
-        """Resumed runs first, then first starts, of the definitions this worker knows."""
+    async def claim_runs(
+        self, worker_id: str, known: Sequence[str], limit: int, queues: Sequence[str] | None = None
+    ) -> list[Claim]:
+        """Resumed runs first, then first starts in these queues (None: all), of the definitions this worker knows."""
         ...
 
     async def claim_tasks(
         self, worker_id: str, known: Sequence[str], queues: Sequence[str] | None, limit: int
     ) -> list[ClaimedTask]:
-        """Tasks of these queues (None: all), larger priority first, then older."""
+        """Tasks of these queues (None: all), larger priority first, then older. Queues with limits are left out."""
         ...
 
-    async def absorb(self, run_ids: Sequence[str]) -> list[str]:
-        """Takes the wake-ups of runs this worker holds; before it reads their mail."""
+    async def leased(self, worker_id: str) -> list[Claim]:
+        """The runs this worker has the lease of; nothing it has of them in memory counts."""
+        ...
+
+    async def absorb(self, worker_id: str, run_ids: Sequence[str]) -> list[str]:
+        """Takes the wake-ups of runs whose lease this worker has; before it reads their mail."""
         ...
 
     async def mail(self, run_id: str, above: int) -> list[tuple[int, Mail]]:
         """All unconsumed mail of a run numbered above, signals and the rest together, in number order."""
+        ...
+
+    async def rows_of(self, run_ids: Sequence[str]) -> dict[str, list[tuple[bytes, bytes]]]:
+        """All rows of several runs, in one look."""
+        ...
+
+    async def mail_of(self, above: Mapping[str, int]) -> dict[str, list[tuple[int, Mail]]]:
+        """The mail of several runs, each above its own number, in one look; those that have none are left out."""
+        ...
+
+    async def timers(self, run_id: str) -> list[str]:
+        """The locations of a run's timers that are there: one deleted by hand is not (P4)."""
         ...
 
     async def commit(self, commit: TurnCommit) -> list[Outgoing]:

@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from tenuto.errors import LeaseLostError, StoreRefusedError, StoreUnavailableError
-from tenuto.kernel.commands import EnqueueTask
 from tenuto.kernel.records import Mail, MailKind
 from tenuto.store import postgres_mail, postgres_runs, postgres_tasks, postgres_turns, postgres_workers
 from tenuto.store.changes import Changes
@@ -25,29 +24,38 @@ from tenuto.store.port import (
     ClaimedTask,
     Lease,
     NewRun,
+    OpenTask,
     Outgoing,
     RunFilter,
     RunRecord,
     TaskEnd,
     TurnCommit,
     TurnResult,
+    WorkerRecord,
 )
 from tenuto.store.postgres_connection import STATEMENTS, Database, Transaction, check_settings
+from tenuto.store.postgres_housekeeping import PostgresHousekeeping
 from tenuto.store.postgres_listener import Listener
-from tenuto.store.postgres_schema import migrate
+from tenuto.store.postgres_programs import PostgresPrograms
+from tenuto.store.postgres_queues import PostgresQueueing
+from tenuto.store.postgres_schema import KNOWN_VERSION, migrate, require_schema
+from tenuto.store.run_rows import worker_of_columns
 
 __all__ = ["PostgresStore"]
 
 T = TypeVar("T")
 
 
-class PostgresStore:
+class PostgresStore(PostgresHousekeeping, PostgresPrograms, PostgresQueueing):
     """See `store.port`. `clock`: for tests, in place of the server's."""
 
-    def __init__(self, url: str, *, clock: Callable[[], int] | None = None, connections: int = 10) -> None:
+    def __init__(
+        self, url: str, *, clock: Callable[[], int] | None = None, connections: int = 10, read_only: bool = False
+    ) -> None:
         self._url = url
         self._clock = clock
         self._connections = connections
+        self._read_only = read_only  # nothing is migrated, and every transaction is one that only reads
         self._changes = Changes()
         self._prepare()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -56,7 +64,7 @@ class PostgresStore:
 
     def _prepare(self) -> None:
         """Everything that belongs to one opening, and to its event loop."""
-        self._database = Database(self._url, self._clock, self._connections)
+        self._database = Database(self._url, self._clock, self._connections, self._read_only)
         self._listener = Listener(self._database, self._changes.happened)
         self._heartbeat = postgres_workers.Heartbeat(self._database)
 
@@ -67,8 +75,8 @@ class PostgresStore:
         try:
             with self._database.translated():
                 settings = await (await connection.execute(STATEMENTS["read_settings"])).fetchone()
-                check_settings(self._database.shown, settings or ())
-                await migrate(connection)
+                check_settings(self._database.shown, settings or (), read_only=self._read_only)
+                await (require_schema if self._read_only else migrate)(connection)
         finally:
             await connection.close()
         self._loop = asyncio.get_running_loop()
@@ -85,7 +93,19 @@ class PostgresStore:
         self._prepare()  # it may be opened again
 
     async def now(self) -> int:
-        return await self._here(self._database.now)
+        known = self._database.known_now()
+        return known if known is not None else await self._here(self._database.now)
+
+    def clock(self) -> int | None:
+        return self._database.known_now()
+
+    @property
+    def commits_at_once(self) -> int:
+        return 2  # while the server writes one group, the turns of the next are taken
+
+    async def schema(self) -> tuple[int, int]:
+        ((version, _),) = await self._here(lambda: self._database.read("read_meta"))
+        return version, KNOWN_VERSION
 
     async def _here(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Work on the loop the connections belong to, wherever it is asked for."""
@@ -124,7 +144,9 @@ class PostgresStore:
 
     async def send(self, run_id: str, mail: Mail, message_id: str | None = None) -> int | None:
         if mail.kind is MailKind.SIGNAL:
-            return await self._write(lambda: postgres_mail.send_signal(self._database, run_id, mail, message_id))
+            sending = postgres_mail.send_signal
+            number, _ = await self._write(lambda: sending(self._database, run_id, mail, message_id))
+            return number
 
         async def lock_and_send(transaction: Transaction) -> int | None:
             ending = (run_id,) if mail.kind is MailKind.CANCEL else ()
@@ -132,6 +154,13 @@ class PostgresStore:
             return await postgres_mail.send(transaction, run_id, mail, message_id)
 
         return await self._transact(lock_and_send)
+
+    async def signal_and_claim(
+        self, worker_id: str, run_id: str, mail: Mail, message_id: str | None
+    ) -> tuple[int | None, Claim | None]:
+        sending = postgres_mail.send_signal
+        number, run = await self._write(lambda: sending(self._database, run_id, mail, message_id, worker_id))
+        return number, None if run is None else postgres_runs.claim_of(run)
 
     async def answer(self, run_id: str, update_id: str) -> bytes | None:
         values = {"run": run_id, "message": update_id, "kept": ANSWER_KEPT_MS}
@@ -160,15 +189,12 @@ class PostgresStore:
     async def reopen(self, back: TurnCommit) -> None:
         await self._transact(lambda transaction: postgres_turns.reopen(transaction, back))
 
-    async def enqueue(self, task: EnqueueTask) -> str:
-        """Queues a task without a workflow; its id, or that of the open one with its key."""
-        (task_id,) = await self._transact(lambda transaction: postgres_tasks.queue_tasks(transaction, ((task, None),)))
-        return task_id
+    async def open_tasks(self, run_id: str) -> list[OpenTask]:
+        found = await self._here(lambda: self._database.read("tasks_of", {"run": run_id}))
+        return [OpenTask(*row) for row in found]
 
-    async def task(self, task_id: str) -> tuple[str, bytes | None, bytes | None, int] | None:
-        """Status, output, error and attempts of a task."""
-        found = await self._here(lambda: self._database.read("get_task", {"id": task_id}))
-        return (found[0][0], found[0][1], found[0][2], found[0][3]) if found else None
+    async def live_workers(self) -> list[WorkerRecord]:
+        return [worker_of_columns(row) for row in await self._here(lambda: self._database.read("live_workers"))]
 
     async def changed(self, since: int, timeout: float) -> int:
         await self._here(self._listener.begin)
@@ -183,9 +209,18 @@ class PostgresStore:
 
     # --- workers
 
-    async def register(self, worker_id: str, lease_ms: int, capability: str, definitions: Mapping[str, str]) -> None:
+    async def register(
+        self,
+        worker_id: str,
+        lease_ms: int,
+        capability: str,
+        definitions: Mapping[str, str],
+        queues: Sequence[str] | None = None,
+    ) -> None:
         await self._transact(
-            lambda transaction: postgres_workers.register(transaction, worker_id, lease_ms, capability, definitions)
+            lambda transaction: postgres_workers.register(
+                transaction, worker_id, lease_ms, capability, definitions, queues
+            )
         )
 
     async def heartbeat(self, worker_id: str, lease_ms: int) -> bool:
@@ -197,22 +232,34 @@ class PostgresStore:
     async def claim(self, run_id: str) -> Lease:
         return await self._write(lambda: postgres_runs.claim_one(self._database, run_id))
 
-    async def claim_runs(self, worker_id: str, known: Sequence[str], limit: int) -> list[Claim]:
-        return await self._write(lambda: postgres_runs.claim_runs(self._database, worker_id, known, limit))
+    async def claim_runs(
+        self, worker_id: str, known: Sequence[str], limit: int, queues: Sequence[str] | None = None
+    ) -> list[Claim]:
+        return await self._write(lambda: postgres_runs.claim_runs(self._database, worker_id, known, limit, queues))
 
     async def claim_tasks(
         self, worker_id: str, known: Sequence[str], queues: Sequence[str] | None, limit: int
     ) -> list[ClaimedTask]:
         return await self._write(lambda: postgres_tasks.claim_tasks(self._database, worker_id, known, queues, limit))
 
-    async def absorb(self, run_ids: Sequence[str]) -> list[str]:
+    async def leased(self, worker_id: str) -> list[Claim]:
+        return await self._here(lambda: postgres_runs.leased(self._database, worker_id))
+
+    async def absorb(self, worker_id: str, run_ids: Sequence[str]) -> list[str]:
         if not run_ids:
             return []
-        found = await self._write(lambda: self._database.write("absorb", {"runs": list(run_ids)}))
+        values = {"runs": list(run_ids), "worker": worker_id}
+        found = await self._write(lambda: self._database.write("absorb", values))
         return [run_id for (run_id,) in found]
 
     async def mail(self, run_id: str, above: int) -> list[tuple[int, Mail]]:
         return await self._here(lambda: postgres_mail.read_mail(self._database, run_id, above))
+
+    async def rows_of(self, run_ids: Sequence[str]) -> dict[str, list[tuple[bytes, bytes]]]:
+        return await self._here(lambda: postgres_runs.rows_of(self._database, run_ids))
+
+    async def mail_of(self, above: Mapping[str, int]) -> dict[str, list[tuple[int, Mail]]]:
+        return await self._here(lambda: postgres_mail.mail_of(self._database, above))
 
     async def timers(self, run_id: str) -> list[str]:
         """The locations of a run's timers that are there: one deleted by hand is not (P4)."""

@@ -24,6 +24,9 @@ SELECT set_config('synchronous_commit', 'on', false), set_config('default_transa
        set_config('enable_hashjoin', 'off', false), set_config('enable_mergejoin', 'off', false),
        set_config('jit', 'off', false)
 
+-- only_read: for those who only look; the server refuses everything else.
+SELECT set_config('default_transaction_read_only', 'on', false)
+
 -- read_settings: what the promises rest on, read back.
 SELECT current_setting('synchronous_commit'), current_setting('server_version_num')::integer,
        current_setting('fsync'), current_setting('transaction_read_only')
@@ -77,6 +80,49 @@ delayed AS (
     ON CONFLICT (id) DO UPDATE SET fire_at = excluded.fire_at)
 SELECT id, CASE WHEN status = 'pending' THEN pg_notify('tenuto', '')::text END FROM made
 
+-- begin_runs: new runs with their first rows and timers; those that a worker has begun with as their first turns leave
+-- them, under its lease. In id order, so that two who start the same runs do not wait for each other. All of them or
+-- none: one whose id or key is taken makes it an error (a division by zero), and each is looked at by itself; so does one
+-- that was begun with in a queue that was told anything, where it must wait to be claimed.
+WITH clock AS MATERIALIZED (SELECT tenuto_now() AS at),  -- asked once, not for every row
+made AS (
+    INSERT INTO executions (id, type, target_name, queue, priority, ready_at, status, definition, dedup_key,
+                            partition_key, attributes, created_at, started_at, epoch, lease_owner, alarm, timer_count)
+    SELECT n.id, 'workflow', n.target, n.queue, n.priority, clock.at, n.status, n.definition, n.key, n.partition,
+           n.attributes::jsonb, clock.at, CASE WHEN n.status <> 'pending' THEN clock.at END,
+           CASE WHEN n.status <> 'pending' THEN 1 ELSE 0 END, n.worker, tenuto_time(n.alarm), n.timers
+      FROM clock, unnest(%(ids)s::text[], %(targets)s::text[], %(queues)s::text[], %(priorities)s::bigint[],
+                  %(statuses)s::text[], %(definitions)s::text[], %(keys)s::text[], %(partitions)s::text[],
+                  %(attributes)s::text[], %(workers)s::text[], %(alarms)s::bigint[], %(timers)s::bigint[])
+           AS n (id, target, queue, priority, status, definition, key, partition, attributes, worker, alarm, timers)
+     WHERE n.status = 'pending' OR NOT EXISTS (SELECT 1 FROM queues q WHERE q.name = n.queue)
+     ORDER BY n.id
+    ON CONFLICT DO NOTHING
+    RETURNING id),
+filled AS (
+    INSERT INTO workflow_execution_context (workflow_id, key, value)
+    SELECT run, key, value
+      FROM unnest(%(row_runs)s::text[], %(row_keys)s::bytea[], %(row_values)s::bytea[]) AS p (run, key, value)
+    ON CONFLICT (workflow_id, key) DO UPDATE SET value = excluded.value),
+timed AS (
+    INSERT INTO timer_tasks (id, fire_at, workflow_id, timer_type, metadata, created_at)
+    SELECT t.id, tenuto_time(t.deadline), t.run, t.sort, t.location, clock.at
+      FROM clock, unnest(%(timer_ids)s::text[], %(deadlines)s::bigint[], %(timer_runs)s::text[], %(sorts)s::text[],
+                  %(locations)s::text[]) AS t (id, deadline, run, sort, location))
+SELECT 1 / CASE WHEN count(*) = cardinality(%(ids)s::text[]) THEN 1 ELSE 0 END,
+       CASE WHEN 'pending' = ANY (%(statuses)s::text[]) THEN pg_notify('tenuto', '')::text END
+  FROM made
+
+-- begin_run: one new run that a worker has begun with, running under its lease, without its rows; where its id or key is
+-- taken there is no answer.
+INSERT INTO executions (id, type, target_name, queue, priority, ready_at, status, definition, dedup_key, partition_key,
+                        attributes, created_at, started_at, epoch, lease_owner)
+SELECT %(id)s, 'workflow', %(target)s, %(queue)s, %(priority)s, tenuto_now(), 'running', %(definition)s, %(key)s,
+       %(partition)s, %(attributes)s::jsonb, tenuto_now(), tenuto_now(), 1, %(worker)s
+ WHERE NOT EXISTS (SELECT 1 FROM queues WHERE name = %(queue)s)
+ON CONFLICT DO NOTHING
+RETURNING id
+
 -- insert_tasks: tasks, of runs or by themselves; those whose id or key is taken are left out of the answer.
 WITH made AS (
     INSERT INTO executions (id, type, target_name, queue, priority, ready_at, status, args, parent_workflow_id,
@@ -110,6 +156,11 @@ SELECT id, target_name, status, epoch, tenuto_ms(alarm), reason, started_by, sta
        queue, run_no, tenuto_ms(created_at), tenuto_ms(started_at), tenuto_ms(completed_at), attributes
   FROM executions WHERE id = %(id)s AND type = 'workflow'
 
+-- leased_runs: the runs a worker has the lease of.
+SELECT id, target_name, status, epoch, tenuto_ms(alarm), reason, started_by, started_op, parent_workflow_id, definition,
+       queue, run_no, tenuto_ms(created_at), tenuto_ms(started_at), tenuto_ms(completed_at), attributes
+  FROM executions WHERE lease_owner = %(worker)s AND type = 'workflow' ORDER BY id
+
 -- all_runs: every run, oldest first.
 SELECT id, target_name, status, epoch, tenuto_ms(alarm), reason, started_by, started_op, parent_workflow_id, definition,
        queue, run_no, tenuto_ms(created_at), tenuto_ms(started_at), tenuto_ms(completed_at), attributes
@@ -129,6 +180,11 @@ SELECT id, target_name, status, epoch, tenuto_ms(alarm), reason, started_by, sta
 -- all_rows: everything of a run, in byte order.
 SELECT key, value FROM workflow_execution_context WHERE workflow_id = %(id)s ORDER BY key
 
+-- rows_of_runs: everything of several runs, each in byte order.
+SELECT c.workflow_id, c.key, c.value
+  FROM unnest(%(ids)s::text[]) AS r (run) JOIN workflow_execution_context c ON c.workflow_id = r.run
+ ORDER BY c.workflow_id, c.key
+
 -- range_rows: a half-open range of a run's keys, in byte order.
 SELECT key, value FROM workflow_execution_context
  WHERE workflow_id = %(id)s AND key >= %(first)s AND key < %(last)s ORDER BY key
@@ -144,10 +200,10 @@ WITH run AS MATERIALIZED (
 put AS (
     INSERT INTO workflow_execution_context (workflow_id, key, value) SELECT id, %(key)s, %(value)s FROM run
     ON CONFLICT (workflow_id, key) DO UPDATE SET value = excluded.value)
-SELECT 1 FROM run
+SELECT tenuto_ms(tenuto_now()) FROM run
 
--- commit_rows: the same for several turns and rows, each turn by its own fence; the answer names those committed.
--- Rows in id order: that is the lock order.
+-- commit_rows: the same for several turns and rows. Rows in id order: that is the lock order. All of them or none: if
+-- a fence refuses one it is an error (a division by zero), and each is looked at the longer way.
 WITH run AS MATERIALIZED (
     SELECT e.id
       FROM unnest(%(runs)s::text[], %(epochs)s::bigint[], %(alarms)s::bigint[], %(seen)s::bigint[])
@@ -160,9 +216,90 @@ put AS (
     INSERT INTO workflow_execution_context (workflow_id, key, value)
     SELECT p.run, p.key, p.value
       FROM unnest(%(row_runs)s::text[], %(keys)s::bytea[], %(values)s::bytea[]) AS p (run, key, value)
-     WHERE p.run IN (SELECT id FROM run)
     ON CONFLICT (workflow_id, key) DO UPDATE SET value = excluded.value)
-SELECT id FROM run
+SELECT tenuto_ms(tenuto_now()), 1 / CASE WHEN count(*) = cardinality(%(runs)s::text[]) THEN 1 ELSE 0 END FROM run
+
+-- commit_turns: turns of several runs, each of which touches nothing but its own run, in one round trip that is its own
+-- transaction. As above it is an error if one of them is not running under its epoch (P5), or ends although it has mail
+-- that it was not given (V7) or has not decided (P8), or is followed by somebody. Parts of one statement do not see each other, so timers that go
+-- are left out where timers are looked for. What goes on unchanged is locked and not written. The answer says which of
+-- those that would wait were kept running by mail that came meanwhile (V1).
+WITH clock AS MATERIALIZED (SELECT tenuto_now() AS at),
+run AS MATERIALIZED (
+    SELECT e.id
+      FROM unnest(%(runs)s::text[], %(epochs)s::bigint[], %(statuses)s::text[], %(seen)s::bigint[])
+           AS t (run, epoch, status, seen)
+      JOIN executions e ON e.id = t.run
+     WHERE e.epoch = t.epoch AND e.status = 'running'
+       AND (t.status IN ('running', 'suspended')
+            OR (e.inbox_seq <= t.seen
+                AND NOT EXISTS (SELECT 1 FROM workflow_inbox i WHERE i.workflow_id = e.id AND i.answer IS NULL)))
+     ORDER BY e.id FOR NO KEY UPDATE OF e),
+put AS (
+    INSERT INTO workflow_execution_context (workflow_id, key, value)
+    SELECT p.run, p.key, p.value
+      FROM unnest(%(row_runs)s::text[], %(row_keys)s::bytea[], %(row_values)s::bytea[]) AS p (run, key, value)
+    ON CONFLICT (workflow_id, key) DO UPDATE SET value = excluded.value),
+cut AS (
+    DELETE FROM workflow_execution_context c
+     USING unnest(%(cut_runs)s::text[], %(cut_keys)s::bytea[]) AS d (run, key)
+     WHERE c.workflow_id = d.run AND c.key = d.key),
+decided AS (
+    DELETE FROM workflow_inbox i USING unnest(%(mail_runs)s::text[], %(mail)s::bigint[]) AS d (run, number)
+     WHERE i.workflow_id = d.run AND i.seq = d.number AND i.answer IS NULL),
+stopped AS (DELETE FROM timer_tasks WHERE id = ANY (%(stopped)s::text[])),
+started AS (
+    INSERT INTO timer_tasks (id, fire_at, workflow_id, timer_type, metadata, created_at)
+    SELECT t.id, tenuto_time(t.deadline), t.run, t.sort, t.location, clock.at
+      FROM clock, unnest(%(timer_ids)s::text[], %(deadlines)s::bigint[], %(timer_runs)s::text[], %(sorts)s::text[],
+                  %(locations)s::text[]) AS t (id, deadline, run, sort, location)
+    ON CONFLICT (id) DO UPDATE SET fire_at = excluded.fire_at, timer_type = excluded.timer_type),
+alarmed AS (
+    INSERT INTO timer_tasks (id, fire_at, workflow_id, timer_type, created_at)
+    SELECT 'alarm:' || t.run, tenuto_time(t.alarm), t.run, 'timeout', tenuto_now()
+      FROM unnest(%(alarm_runs)s::text[], %(alarm_times)s::bigint[]) AS t (run, alarm)
+     WHERE NOT EXISTS (SELECT 1 FROM timer_tasks k
+                        WHERE k.workflow_id = t.run AND k.fire_at <= tenuto_time(t.alarm)
+                          AND NOT k.id = ANY (%(stopped)s::text[] || %(timer_ids)s::text[]))
+    ON CONFLICT (id) DO UPDATE SET fire_at = excluded.fire_at),
+moved AS (
+    UPDATE executions e
+       SET status = CASE WHEN t.status <> 'suspended' THEN t.status WHEN e.pause_requested THEN 'paused'
+                         WHEN e.inbox_seq > t.seen THEN 'running' ELSE 'suspended' END,
+           lease_owner = CASE WHEN t.status = 'running'
+                                OR (t.status = 'suspended' AND NOT e.pause_requested AND e.inbox_seq > t.seen)
+                              THEN e.lease_owner END,
+           holds_slot = e.holds_slot AND (t.status = 'running' OR (t.status = 'suspended' AND NOT e.pause_requested)),
+           pause_requested = e.pause_requested AND t.status = 'running',
+           inbox_seen = greatest(e.inbox_seen, t.seen), alarm = tenuto_time(t.alarm),
+           reclaims = CASE WHEN t.progress THEN 0 ELSE e.reclaims END,
+           reason = CASE WHEN t.status = 'running' THEN e.reason END,
+           parked_by = CASE WHEN t.status = 'running' THEN e.parked_by END,
+           definition = coalesce(t.definition, e.definition),
+           timer_count = CASE WHEN t.status = 'running' THEN e.timer_count
+                              WHEN t.status <> 'suspended' OR t.alarm IS NULL THEN 0
+                              ELSE t.started + (SELECT count(*) FROM timer_tasks k
+                                                 WHERE k.workflow_id = t.run AND k.metadata IS NOT NULL
+                                                   AND NOT k.id = ANY (%(stopped)s::text[] || %(timer_ids)s::text[]))
+                         END,
+           completed_at = CASE WHEN t.status NOT IN ('running', 'suspended') THEN clock.at END
+      FROM clock, unnest(%(runs)s::text[], %(statuses)s::text[], %(seen)s::bigint[], %(alarms)s::bigint[],
+                  %(progress)s::boolean[], %(definitions)s::text[], %(started)s::bigint[])
+           AS t (run, status, seen, alarm, progress, definition, started)
+     WHERE e.id = t.run
+       AND (t.status <> 'running' OR e.inbox_seen < t.seen OR e.alarm IS DISTINCT FROM tenuto_time(t.alarm)
+            OR (t.progress AND e.reclaims > 0) OR t.definition IS NOT NULL)
+    RETURNING e.id, e.status),
+timers AS (DELETE FROM timer_tasks WHERE workflow_id = ANY (%(ended)s::text[])),
+resumes AS (
+    DELETE FROM executions WHERE parent_workflow_id = ANY (%(ended)s::text[])
+       AND target_name = 'builtin.resume_workflow' AND status = 'pending'),
+tokens AS (DELETE FROM hooks WHERE workflow_id = ANY (%(ended)s::text[]))
+SELECT tenuto_ms(tenuto_now()), (SELECT array_agg(id) FROM moved WHERE status = 'running'),
+       1 / CASE WHEN count(*) = cardinality(%(runs)s::text[]) AND NOT tenuto_watched(%(ended)s::text[])
+                THEN 1 ELSE 0 END,
+       CASE WHEN %(notify)s THEN pg_notify('tenuto', '')::text END
+  FROM run
 
 -- lock_runs: the first statement of whatever touches several runs (Q7): those named, the children of those that are
 -- terminated, and whoever is told about what ends. In id order, so two of us cannot wait for each other.
@@ -197,9 +334,10 @@ DELETE FROM workflow_execution_context c
 
 -- send_signal: a signal for an open run with its number (Q6), its row and the wake-up (Q4). One statement, so that
 -- senders need no transaction: the first part locks the run, everything else follows from what it finds. The id is
--- noted only where there is room, and the number is given only where the id is new (P3).
+-- noted only where there is room, and the number is given only where the id is new (P3). A suspended run may become a
+-- worker's at once, in place of the wake-up.
 WITH run AS MATERIALIZED (
-    SELECT id, inbox_seq FROM executions
+    SELECT id, inbox_seq, status FROM executions
      WHERE id = %(run)s AND type = 'workflow'
        AND status IN ('scheduled', 'pending', 'running', 'suspended', 'paused', 'parked')
        FOR NO KEY UPDATE),
@@ -214,9 +352,16 @@ noted AS (
     SELECT id, %(signal)s FROM roomy WHERE %(signal)s::text IS NOT NULL
     ON CONFLICT DO NOTHING RETURNING workflow_id),
 numbered AS (
-    UPDATE executions e SET inbox_seq = e.inbox_seq + 1 FROM roomy
+    UPDATE executions e
+       SET inbox_seq = e.inbox_seq + 1,
+           status = CASE WHEN e.status = 'suspended' AND %(worker)s::text IS NOT NULL THEN 'running' ELSE e.status END,
+           lease_owner = CASE WHEN e.status = 'suspended' THEN %(worker)s::text ELSE e.lease_owner END,
+           epoch = e.epoch + CASE WHEN e.status = 'suspended' AND %(worker)s::text IS NOT NULL THEN 1 ELSE 0 END
+      FROM run JOIN roomy USING (id)
      WHERE e.id = roomy.id AND (%(signal)s::text IS NULL OR EXISTS (SELECT 1 FROM noted))
-    RETURNING e.id, e.inbox_seq, e.status),
+    RETURNING e.id, e.inbox_seq, e.status, run.status = 'suspended' AND %(worker)s::text IS NOT NULL AS claimed,
+              e.target_name, e.epoch, e.alarm, e.reason, e.started_by, e.started_op, e.parent_workflow_id,
+              e.definition, e.queue, e.run_no, e.created_at, e.started_at, e.completed_at, e.attributes),
 stored AS (
     INSERT INTO workflow_execution_context (workflow_id, key, value)
     SELECT id, tenuto_mail_key(inbox_seq), %(data)s FROM numbered),
@@ -225,12 +370,15 @@ woken AS (
                             parent_workflow_id)
     SELECT gen_random_uuid()::text, 'task', 'builtin.resume_workflow', 'system', 'pending', tenuto_resume_args(id), 10,
            tenuto_now(), tenuto_now(), id
-      FROM numbered WHERE status IN ('running', 'suspended')
+      FROM numbered WHERE status IN ('running', 'suspended') AND NOT claimed
     ON CONFLICT (parent_workflow_id) WHERE target_name = 'builtin.resume_workflow' AND status = 'pending'
     DO UPDATE SET priority = executions.priority
     RETURNING parent_workflow_id)
 SELECT (SELECT inbox_seq FROM numbered), EXISTS (SELECT 1 FROM roomy), EXISTS (SELECT 1 FROM run),
-       (SELECT pg_notify('tenuto', '')::text FROM woken)
+       (SELECT pg_notify('tenuto', '')::text FROM woken), tenuto_ms(tenuto_now()), c.id, c.target_name, c.status,
+       c.epoch, tenuto_ms(c.alarm), c.reason, c.started_by, c.started_op, c.parent_workflow_id, c.definition, c.queue,
+       c.run_no, tenuto_ms(c.created_at), tenuto_ms(c.started_at), tenuto_ms(c.completed_at), c.attributes
+  FROM (SELECT 1) one LEFT JOIN numbered c ON c.claimed
 
 -- has_signal: whether that signal id was stored before.
 SELECT 1 FROM workflow_signals WHERE workflow_id = %(run)s AND signal_id = %(signal)s
@@ -271,6 +419,17 @@ UNION ALL
 SELECT ('x' || convert_from(substr(key, 4, 16), 'UTF8'))::bit(64)::bigint, value FROM workflow_execution_context
  WHERE workflow_id = %(run)s AND key >= %(first)s AND key < %(last)s
  ORDER BY 1
+
+-- mail_of_runs: the same of several runs, each above its own number.
+SELECT i.workflow_id, i.seq, i.data
+  FROM unnest(%(runs)s::text[], %(above)s::bigint[]) AS r (run, above)
+  JOIN workflow_inbox i ON i.workflow_id = r.run AND i.seq > r.above AND i.seq > 0 AND i.answer IS NULL
+UNION ALL
+SELECT c.workflow_id, ('x' || convert_from(substr(c.key, 4, 16), 'UTF8'))::bit(64)::bigint, c.value
+  FROM unnest(%(runs)s::text[], %(above)s::bigint[]) AS r (run, above)
+  JOIN workflow_execution_context c
+    ON c.workflow_id = r.run AND c.key >= tenuto_mail_key(r.above + 1) AND c.key < %(last)s
+ ORDER BY 2
 
 -- delete_mail: mail that turns decided. A rejected update stays, as its answer.
 DELETE FROM workflow_inbox i
@@ -332,7 +491,8 @@ leased AS (
 SELECT tenuto_ms(tenuto_now()), (SELECT count(*) FROM gone), leased.*
   FROM (SELECT 1) one LEFT JOIN leased ON true ORDER BY leased.priority DESC, leased.ready_at, leased.id
 
--- claim_starts: runs that have not begun (Q3), over all queues: a skip scan, one probe of executions_ready each.
+-- claim_starts: runs that have not begun (Q3), over all queues without limits: a skip scan, one probe of
+-- executions_ready each. Whether a queue has limits is read here and not remembered: a new one holds from its commit on.
 WITH RECURSIVE waiting (queue) AS (
     SELECT (SELECT queue FROM executions WHERE status = 'pending' ORDER BY queue LIMIT 1)
     UNION ALL
@@ -345,6 +505,11 @@ picked AS MATERIALIZED (
            SELECT e.id, e.priority, e.ready_at FROM executions e
             WHERE e.status = 'pending' AND e.queue = waiting.queue AND e.type = 'workflow'
               AND e.target_name = ANY (%(known)s::text[])
+              AND (%(queues)s::text[] IS NULL OR waiting.queue = ANY (%(queues)s::text[]))
+              AND NOT EXISTS (SELECT 1 FROM queues q
+                               WHERE q.name = waiting.queue
+                                 AND (q.paused OR coalesce(q.concurrency, q.worker_concurrency,
+                                                           q.partition_concurrency, q.rate_limit) IS NOT NULL))
             ORDER BY e.priority DESC, e.ready_at, e.id LIMIT %(limit)s FOR UPDATE OF e SKIP LOCKED) ready
      ORDER BY ready.priority DESC, ready.ready_at, ready.id LIMIT %(limit)s),
 leased AS (
@@ -372,6 +537,10 @@ picked AS MATERIALIZED (
             WHERE e.status = 'pending' AND e.queue = waiting.queue AND e.type = 'task'
               AND e.target_name = ANY (%(known)s::text[])
               AND (%(queues)s::text[] IS NULL OR waiting.queue = ANY (%(queues)s::text[]))
+              AND NOT EXISTS (SELECT 1 FROM queues q
+                               WHERE q.name = waiting.queue
+                                 AND (q.paused OR coalesce(q.concurrency, q.worker_concurrency,
+                                                           q.partition_concurrency, q.rate_limit) IS NOT NULL))
             ORDER BY e.priority DESC, e.ready_at, e.id LIMIT %(limit)s FOR UPDATE OF e SKIP LOCKED) ready
      ORDER BY ready.priority DESC, ready.ready_at, ready.id LIMIT %(limit)s),
 leased AS (
@@ -380,7 +549,8 @@ leased AS (
            started_at = tenuto_now()
       FROM picked p WHERE e.id = p.id
     RETURNING e.id, e.target_name, e.args, e.epoch, e.attempt, e.max_attempts, e.backoff_ms, e.backoff_max_ms,
-              e.timeout_ms, e.heartbeat_ms, e.parent_workflow_id, coalesce(e.parent_op, ''), p.priority, p.ready_at)
+              e.timeout_ms, e.heartbeat_ms, e.parent_workflow_id, coalesce(e.parent_op, ''), e.queue, p.priority,
+              p.ready_at)
 SELECT leased.* FROM leased ORDER BY leased.priority DESC, leased.ready_at, leased.id
 
 -- raise_epoch: a lease on one run by id; every older one can no longer write.
@@ -393,13 +563,13 @@ UPDATE executions
  WHERE id = %(run)s
 
 -- absorb: the owner of live runs takes their wake-ups, before it reads their mail (Q5). One whose cause is not
--- committed yet is locked, skipped, and found again. Only of runs that are leased: a worker that was stopped past its
--- lease still believes in runs that were swept, and would take the wake-up that the sweep gave them (I9). The run is
--- locked for that, so that the answer is not older than the wake-up.
+-- committed yet is locked, skipped, and found again. Only of runs whose lease it has: a worker that was stopped past its
+-- lease still believes in runs that were swept, and would take the wake-up that the sweep gave them, or that their new
+-- owner is to find (I9). The run is locked for that, so that the answer is not older than the wake-up.
 WITH picked AS MATERIALIZED (
     SELECT r.id FROM executions r JOIN executions w ON w.id = r.parent_workflow_id
      WHERE r.target_name = 'builtin.resume_workflow' AND r.status = 'pending'
-       AND r.parent_workflow_id = ANY (%(runs)s::text[]) AND w.status = 'running'
+       AND r.parent_workflow_id = ANY (%(runs)s::text[]) AND w.lease_owner = %(worker)s
        FOR UPDATE OF r SKIP LOCKED FOR SHARE OF w SKIP LOCKED)
 DELETE FROM executions e USING picked WHERE e.id = picked.id RETURNING e.parent_workflow_id
 
@@ -417,7 +587,7 @@ UPDATE executions e
    SET status = CASE WHEN e.pause_requested THEN 'paused' WHEN e.inbox_seq > t.seen THEN 'running'
                      ELSE 'suspended' END,
        lease_owner = CASE WHEN NOT e.pause_requested AND e.inbox_seq > t.seen THEN e.lease_owner END,
-       pause_requested = false, inbox_seen = greatest(e.inbox_seen, t.seen), alarm = tenuto_time(t.alarm),
+       holds_slot = e.holds_slot AND NOT e.pause_requested, pause_requested = false, inbox_seen = greatest(e.inbox_seen, t.seen), alarm = tenuto_time(t.alarm),
        reclaims = CASE WHEN t.progress THEN 0 ELSE e.reclaims END, reason = NULL, parked_by = NULL,
        run_no = e.run_no + t.continued, definition = coalesce(t.definition, e.definition),
        timer_count = CASE WHEN t.alarm IS NULL THEN 0
@@ -565,22 +735,38 @@ SELECT id FROM executions
  WHERE parent_workflow_id = %(run)s AND type = 'task' AND target_name <> 'builtin.resume_workflow'
    AND status IN ('scheduled', 'pending', 'running')
 
--- end_task: the final outcome, if its worker still has the task (Q8, P5); no row: it does not.
+-- end_task: the final outcome, if its worker still has the task (Q8, P5); no row: it does not. Where no run is woken,
+-- whoever waits for the task is notified here.
 UPDATE executions
    SET status = %(status)s, lease_owner = NULL, holds_slot = false, completed_at = tenuto_now(), output = %(output)s,
        error = %(error)s
- WHERE id = %(id)s AND epoch = %(epoch)s AND status = 'running' AND type = 'task' RETURNING id
+ WHERE id = %(id)s AND epoch = %(epoch)s AND status = 'running' AND type = 'task'
+RETURNING id, CASE WHEN parent_workflow_id IS NULL THEN pg_notify('tenuto', '')::text END
 
--- retry_task: tried again later; its start is a timer.
+-- retry_task: tried again later; its start is a timer. Not one that was asked to stop.
 WITH kept AS (
-    UPDATE executions SET status = 'scheduled', lease_owner = NULL, error = %(error)s, ready_at = tenuto_time(%(at)s)
-     WHERE id = %(id)s AND epoch = %(epoch)s AND status = 'running' AND type = 'task' RETURNING id)
+    UPDATE executions
+       SET status = 'scheduled', lease_owner = NULL, holds_slot = false, error = %(error)s, ready_at = tenuto_time(%(at)s)
+     WHERE id = %(id)s AND epoch = %(epoch)s AND status = 'running' AND type = 'task' AND NOT cancel_requested
+    RETURNING id)
 INSERT INTO timer_tasks (id, fire_at, workflow_id, timer_type, created_at)
 SELECT 'start:' || id, tenuto_time(%(at)s), id, 'start', tenuto_now() FROM kept
 ON CONFLICT (id) DO UPDATE SET fire_at = excluded.fire_at RETURNING workflow_id
 
+-- tasks_of: the open tasks of a run, for those who ask why it waits.
+SELECT id, target_name, queue, status, attempt, max_attempts, tenuto_ms(ready_at), coalesce(parent_op, ''), lease_owner
+  FROM executions
+ WHERE parent_workflow_id = %(run)s AND type = 'task' AND target_name <> 'builtin.resume_workflow'
+   AND status IN ('scheduled', 'pending', 'running')
+ ORDER BY created_at, id
+
+-- live_workers: those whose lease is not over.
+SELECT id, host, pid, release, queues, tenuto_ms(started_at), tenuto_ms(lease_until)
+  FROM workers WHERE lease_until >= tenuto_now() ORDER BY started_at, id
+
 -- get_task: a task as its client sees it.
-SELECT status, output, error, attempt FROM executions WHERE id = %(id)s AND type = 'task'
+SELECT status, output, error, attempt, target_name, queue, coalesce(parent_op, '') FROM executions
+ WHERE id = %(id)s AND type = 'task' AND target_name <> 'builtin.resume_workflow'
 
 -- fire_timers: removes what is due and wakes each run once, in one statement (Q9, P4).
 -- DISTINCT: two timers of one run would touch the same resume row twice, which is an error.
@@ -616,9 +802,9 @@ SELECT pg_notify('tenuto', '')::text FROM (SELECT 1 FROM ready LIMIT 1) any_read
 SELECT tenuto_ms(min(fire_at)), tenuto_ms(tenuto_now()) FROM timer_tasks
 
 -- insert_worker: makes a worker known.
-INSERT INTO workers (id, lease_until, started_at, host, pid, release, capability)
+INSERT INTO workers (id, lease_until, started_at, host, pid, release, queues, capability)
 VALUES (%(id)s, tenuto_now() + %(lease)s * interval '1 millisecond', tenuto_now(), %(host)s, %(pid)s, %(release)s,
-        %(capability)s)
+        %(queues)s, %(capability)s)
 ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until, capability = excluded.capability
 
 -- insert_definitions: what workers have, so that clients can name it. Ordered: two workers that start together must
@@ -653,7 +839,7 @@ WITH picked AS MATERIALIZED (
 back AS (
     UPDATE executions e
        SET status = 'pending', lease_owner = NULL, epoch = e.epoch + 1, attempt = greatest(e.attempt - 1, 0),
-           ready_at = tenuto_now()
+           ready_at = tenuto_now(), holds_slot = false
       FROM picked WHERE e.id = picked.id RETURNING e.id)
 SELECT pg_notify('tenuto', '')::text FROM (SELECT 1 FROM back LIMIT 1) any_back
 
@@ -681,7 +867,7 @@ DELETE FROM workers w
 -- sweep_run: taken from its worker, which can no longer write (V3).
 UPDATE executions
    SET status = %(status)s, lease_owner = NULL, epoch = epoch + 1, reclaims = reclaims + 1, reason = %(reason)s,
-       parked_by = %(parked_by)s, pause_requested = false
+       parked_by = %(parked_by)s, pause_requested = false, holds_slot = holds_slot AND %(status)s::text = 'suspended'
  WHERE id = %(id)s
 
 -- raise_task_epoch: of a task that was taken from its worker, which can no longer end it.
@@ -702,7 +888,8 @@ SELECT id, timer_count > (SELECT count(*) FROM timer_tasks t WHERE t.workflow_id
 -- pause_now: a run nobody works on. One that waits for its start is paused when that comes.
 UPDATE executions
    SET status = CASE WHEN status IN ('suspended', 'pending') AND lease_owner IS NULL THEN 'paused' ELSE status END,
-       pause_requested = (status IN ('running', 'scheduled') OR lease_owner IS NOT NULL)
+       pause_requested = (status IN ('running', 'scheduled') OR lease_owner IS NOT NULL),
+       holds_slot = holds_slot AND NOT (status IN ('suspended', 'pending') AND lease_owner IS NULL)
  WHERE id = %(run)s AND type = 'workflow' AND status IN ('scheduled', 'pending', 'running', 'suspended', 'paused')
 RETURNING status
 
@@ -744,3 +931,261 @@ DELETE FROM watchers WHERE target_id = ANY (%(ids)s::text[])
 
 -- delete_executions: by id; tasks, resumes and timers go with them.
 DELETE FROM executions WHERE id = ANY (%(ids)s::text[])
+
+-- Schedules, background leases, retention.
+
+-- put_schedule: the same rule again keeps its times; another one is armed anew, and what waited for the old is dropped.
+INSERT INTO schedules AS s (name, target, args, queue, cron, every, tz, overlap, catch_up, start_at, end_at, anchor,
+                            next_at)
+VALUES (%(name)s, %(target)s, %(args)s, %(queue)s, %(cron)s, %(every)s, %(tz)s, %(overlap)s, %(catch_up)s,
+        tenuto_time(%(start_at)s), tenuto_time(%(end_at)s), tenuto_time(%(anchor)s), tenuto_time(%(next_at)s))
+ON CONFLICT (name) DO UPDATE
+   SET target = excluded.target, args = excluded.args, queue = excluded.queue, overlap = excluded.overlap,
+       catch_up = excluded.catch_up, cron = excluded.cron, every = excluded.every, tz = excluded.tz,
+       start_at = excluded.start_at, end_at = excluded.end_at, revision = s.revision + 1,
+       anchor = CASE WHEN (s.cron, s.every, s.tz, s.start_at, s.end_at) IS NOT DISTINCT FROM
+                          (excluded.cron, excluded.every, excluded.tz, excluded.start_at, excluded.end_at)
+                     THEN s.anchor ELSE excluded.anchor END,
+       next_at = CASE WHEN (s.cron, s.every, s.tz, s.start_at, s.end_at) IS NOT DISTINCT FROM
+                           (excluded.cron, excluded.every, excluded.tz, excluded.start_at, excluded.end_at)
+                      THEN s.next_at ELSE excluded.next_at END,
+       waiting_at = CASE WHEN (s.cron, s.every, s.tz, s.start_at, s.end_at) IS NOT DISTINCT FROM
+                              (excluded.cron, excluded.every, excluded.tz, excluded.start_at, excluded.end_at)
+                         THEN s.waiting_at END
+RETURNING s.name
+
+-- all_schedules: every one there is, by name.
+SELECT name, target, args, queue, cron, every, tz, overlap, catch_up, tenuto_ms(start_at), tenuto_ms(end_at),
+       tenuto_ms(anchor), tenuto_ms(next_at), tenuto_ms(waiting_at), last_id, paused, revision
+  FROM schedules ORDER BY name
+
+-- get_schedule: one of them, by its name.
+SELECT name, target, args, queue, cron, every, tz, overlap, catch_up, tenuto_ms(start_at), tenuto_ms(end_at),
+       tenuto_ms(anchor), tenuto_ms(next_at), tenuto_ms(waiting_at), last_id, paused, revision
+  FROM schedules WHERE name = %(name)s
+
+-- set_schedule: paused or armed anew, if it is still the one that was seen.
+UPDATE schedules SET paused = %(paused)s, next_at = tenuto_time(%(next_at)s), revision = revision + 1
+ WHERE name = %(name)s AND revision = %(revision)s RETURNING name
+
+-- delete_schedule: nothing more is started; its runs stay.
+DELETE FROM schedules WHERE name = %(name)s RETURNING name
+
+-- due_schedules: what has something to do, and whether the run before is still open. Two lookups by index, so that
+-- its cost does not grow with the schedules there are.
+SELECT s.name, s.target, s.args, s.queue, s.cron, s.every, s.tz, s.overlap, s.catch_up, tenuto_ms(s.start_at),
+       tenuto_ms(s.end_at), tenuto_ms(s.anchor), tenuto_ms(s.next_at), tenuto_ms(s.waiting_at), s.last_id, s.paused,
+       s.revision, e.id IS NOT NULL AND e.completed_at IS NULL
+  FROM schedules s LEFT JOIN executions e ON e.id = s.last_id
+ WHERE NOT s.paused
+   AND s.name IN (SELECT name FROM schedules WHERE next_at <= tenuto_now()
+                  UNION ALL
+                  SELECT w.name FROM schedules w LEFT JOIN executions l ON l.id = w.last_id
+                   WHERE w.waiting_at IS NOT NULL AND (l.id IS NULL OR l.completed_at IS NOT NULL))
+ ORDER BY s.next_at, s.name LIMIT %(limit)s
+
+-- next_schedule: when the loop has to look again, and the time it is.
+SELECT tenuto_ms((SELECT min(next_at) FROM schedules WHERE next_at > tenuto_now() AND NOT paused)),
+       tenuto_ms(tenuto_now())
+
+-- lock_schedule: who fires it. Another loop that is at it is not waited for: it fires what we saw (R050).
+SELECT name FROM schedules
+ WHERE name = %(name)s AND revision = %(revision)s AND NOT paused FOR UPDATE SKIP LOCKED
+
+-- move_schedule: with its runs, in one transaction (R049).
+UPDATE schedules
+   SET next_at = tenuto_time(%(next_at)s), waiting_at = tenuto_time(%(waiting_at)s), last_id = %(last_id)s,
+       revision = revision + 1
+ WHERE name = %(name)s
+
+-- take_background: taken or renewed; no row: somebody else has it (Q12). In the order of names, that nobody waits in a
+-- circle.
+INSERT INTO background_leases AS b (name, owner, until)
+SELECT n.name, %(owner)s, tenuto_now() + %(ttl)s * interval '1 millisecond'
+  FROM unnest(%(names)s::text[]) AS n (name) ORDER BY n.name
+ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, until = excluded.until
+ WHERE b.owner = excluded.owner OR b.until < tenuto_now() RETURNING b.name
+
+-- drop_background: a worker that leaves in good order lets another begin at once.
+DELETE FROM background_leases WHERE owner = %(worker)s
+
+-- expired: closed longer than retention: runs without an open child, and tasks that belong to no run. A run's own tasks
+-- go with it.
+SELECT id FROM executions e
+ WHERE completed_at <= tenuto_now() - %(retention)s * interval '1 millisecond'
+   AND CASE type WHEN 'task' THEN parent_workflow_id IS NULL
+                 ELSE NOT EXISTS (SELECT 1 FROM executions c
+                                   WHERE c.parent_workflow_id = e.id AND c.type = 'workflow' AND c.completed_at IS NULL)
+       END
+ ORDER BY completed_at LIMIT %(limit)s
+
+-- identity: what tells this store from every other one.
+SELECT store_id FROM tenuto_meta
+
+-- defined: what workers have registered, for clients that name it.
+SELECT DISTINCT id FROM definitions ORDER BY id
+
+-- Queues: limits, what they let begin, tasks by themselves, and pages of runs.
+
+-- set_queue: what a queue was told, in place of what it was told before.
+INSERT INTO queues (name, concurrency, worker_concurrency, partition_concurrency, rate_limit, rate_period, paused)
+VALUES (%(name)s, %(concurrency)s, %(worker_concurrency)s, %(partition_concurrency)s, %(rate_limit)s, %(rate_period)s,
+        %(paused)s)
+ON CONFLICT (name) DO UPDATE
+   SET concurrency = excluded.concurrency, worker_concurrency = excluded.worker_concurrency,
+       partition_concurrency = excluded.partition_concurrency, rate_limit = excluded.rate_limit,
+       rate_period = excluded.rate_period, paused = excluded.paused
+RETURNING pg_notify('tenuto', '')::text
+
+-- limited_queues: the few that claims have to be careful with.
+SELECT name FROM queues
+ WHERE paused OR coalesce(concurrency, worker_concurrency, partition_concurrency, rate_limit) IS NOT NULL
+
+-- list_queues: those that were told something and those that have work; waiting, running, slots taken. Running ones are
+-- found by their leases, the others by the indexes that claims use.
+WITH waiting (name, items) AS (
+    SELECT queue, count(*) FROM executions WHERE status = 'pending' AND queue <> 'system' GROUP BY queue),
+running (name, items) AS (
+    SELECT queue, count(*) FROM executions WHERE lease_owner IS NOT NULL AND status = 'running' GROUP BY queue),
+slots (name, items) AS (
+    SELECT queue, count(*) FROM executions WHERE holds_slot GROUP BY queue),
+names (name) AS (
+    SELECT name FROM queues UNION SELECT name FROM waiting UNION SELECT name FROM running UNION SELECT name FROM slots)
+SELECT n.name, q.concurrency, q.worker_concurrency, q.partition_concurrency, q.rate_limit, q.rate_period,
+       coalesce(q.paused, false), coalesce(w.items, 0), coalesce(r.items, 0), coalesce(s.items, 0)
+  FROM names n LEFT JOIN queues q ON q.name = n.name LEFT JOIN waiting w ON w.name = n.name
+  LEFT JOIN running r ON r.name = n.name LEFT JOIN slots s ON s.name = n.name
+ ORDER BY n.name
+
+-- lock_queues: one claimer at a time counts and takes slots of a queue; another skips it and comes again. What follows
+-- in the transaction sees what was committed before the lock was had.
+SELECT q.name FROM queues q
+ WHERE NOT q.paused AND coalesce(q.concurrency, q.worker_concurrency, q.partition_concurrency, q.rate_limit) IS NOT NULL
+   AND (%(queues)s::text[] IS NULL OR q.name = ANY (%(queues)s::text[]))
+   AND EXISTS (SELECT 1 FROM executions e WHERE e.status = 'pending' AND e.queue = q.name)
+ ORDER BY q.name FOR NO KEY UPDATE SKIP LOCKED
+
+-- queue_states: how far queues with limits are used up, as far as they have something to begin. The rate counts what
+-- began in the window that ends now.
+SELECT q.name, q.concurrency, q.worker_concurrency, q.partition_concurrency, q.rate_limit, q.rate_period, q.paused,
+       (SELECT count(*) FROM executions e WHERE e.holds_slot AND e.queue = q.name),
+       (SELECT count(*) FROM queue_starts t
+         WHERE t.queue = q.name AND t.at > tenuto_now() - q.rate_period * interval '1 millisecond'),
+       (SELECT tenuto_ms(min(t.at)) FROM queue_starts t
+         WHERE t.queue = q.name AND t.at > tenuto_now() - q.rate_period * interval '1 millisecond')
+  FROM queues q
+ WHERE NOT q.paused AND coalesce(q.concurrency, q.worker_concurrency, q.partition_concurrency, q.rate_limit) IS NOT NULL
+   AND (%(queues)s::text[] IS NULL OR q.name = ANY (%(queues)s::text[]))
+   AND EXISTS (SELECT 1 FROM executions e WHERE e.status = 'pending' AND e.queue = q.name)
+ ORDER BY q.name
+
+-- pick_limited: what is ready in a queue without partitions and known here, of both types.
+SELECT e.id, e.priority, e.ready_at, e.type = 'workflow'
+  FROM (VALUES ('workflow'), ('task')) AS sort (type) CROSS JOIN LATERAL (
+       SELECT * FROM executions x
+        WHERE x.status = 'pending' AND x.queue = %(queue)s AND x.type = sort.type
+          AND x.target_name = ANY (%(known)s::text[])
+        ORDER BY x.priority DESC, x.ready_at, x.id LIMIT %(limit)s FOR UPDATE OF x SKIP LOCKED) e
+
+-- pick_keyless: the same in a queue with partitions, for items that belong to none. The key is the last column of
+-- executions_ready, so that those that have one are passed over without being looked up.
+SELECT e.id, e.priority, e.ready_at, e.type = 'workflow'
+  FROM (VALUES ('workflow'), ('task')) AS sort (type) CROSS JOIN LATERAL (
+       SELECT * FROM executions x
+        WHERE x.status = 'pending' AND x.queue = %(queue)s AND x.type = sort.type AND x.partition_key IS NULL
+          AND x.target_name = ANY (%(known)s::text[])
+        ORDER BY x.priority DESC, x.ready_at, x.id LIMIT %(limit)s FOR UPDATE OF x SKIP LOCKED) e
+
+-- pick_partitioned: of each partition that has room as much as it has room for: a skip scan, one probe of
+-- executions_partition each, so that a full partition with a thousand items costs as much as one with two.
+WITH RECURSIVE waiting (partition) AS (
+    SELECT (SELECT partition_key FROM executions
+             WHERE status = 'pending' AND partition_key IS NOT NULL AND queue = %(queue)s
+             ORDER BY partition_key LIMIT 1)
+    UNION ALL
+    SELECT (SELECT e.partition_key FROM executions e
+             WHERE e.status = 'pending' AND e.partition_key IS NOT NULL AND e.queue = %(queue)s
+               AND e.partition_key > waiting.partition ORDER BY e.partition_key LIMIT 1)
+      FROM waiting WHERE waiting.partition IS NOT NULL),
+roomy AS MATERIALIZED (
+    SELECT w.partition, %(partition_concurrency)s -
+           (SELECT count(*) FROM executions s
+             WHERE s.holds_slot AND s.queue = %(queue)s AND s.partition_key = w.partition) AS room
+      FROM waiting w WHERE w.partition IS NOT NULL)
+SELECT e.id, e.priority, e.ready_at, e.type = 'workflow'
+  FROM roomy CROSS JOIN LATERAL (
+       SELECT * FROM executions x
+        WHERE x.status = 'pending' AND x.partition_key IS NOT NULL AND x.queue = %(queue)s
+          AND x.partition_key = roomy.partition AND x.target_name = ANY (%(known)s::text[])
+        ORDER BY x.priority DESC, x.ready_at, x.id LIMIT greatest(least(roomy.room, %(limit)s), 0)
+          FOR UPDATE OF x SKIP LOCKED) e
+
+-- lease_starts: first starts that were picked become leases (V3), each with a slot.
+WITH leased AS (
+    UPDATE executions w
+       SET status = 'running', lease_owner = %(worker)s, epoch = w.epoch + 1, holds_slot = true,
+           started_at = coalesce(w.started_at, tenuto_now())
+     WHERE w.id = ANY (%(ids)s::text[]) AND w.status = 'pending'
+    RETURNING w.id, w.target_name, w.status, w.epoch, tenuto_ms(w.alarm), w.reason, w.started_by, w.started_op,
+              w.parent_workflow_id, w.definition, w.queue, w.run_no, tenuto_ms(w.created_at), tenuto_ms(w.started_at),
+              tenuto_ms(w.completed_at), w.attributes, w.priority, w.ready_at)
+SELECT tenuto_ms(tenuto_now()), 0, leased.* FROM leased ORDER BY leased.priority DESC, leased.ready_at, leased.id
+
+-- lease_tasks: the same for tasks; a claimed attempt counts at once (P2).
+WITH leased AS (
+    UPDATE executions e
+       SET status = 'running', lease_owner = %(worker)s, epoch = e.epoch + 1, attempt = e.attempt + 1, holds_slot = true,
+           started_at = tenuto_now()
+     WHERE e.id = ANY (%(ids)s::text[]) AND e.status = 'pending'
+    RETURNING e.id, e.target_name, e.args, e.epoch, e.attempt, e.max_attempts, e.backoff_ms, e.backoff_max_ms,
+              e.timeout_ms, e.heartbeat_ms, e.parent_workflow_id, coalesce(e.parent_op, ''), e.queue, e.priority,
+              e.ready_at)
+SELECT leased.* FROM leased ORDER BY leased.priority DESC, leased.ready_at, leased.id
+
+-- note_starts: so many starts of a queue with a rate; those that have left the window go.
+WITH gone AS (
+    DELETE FROM queue_starts WHERE queue = %(queue)s AND at <= tenuto_now() - %(period)s * interval '1 millisecond')
+INSERT INTO queue_starts (queue, at) SELECT %(queue)s, tenuto_now() FROM generate_series(1, %(starts)s)
+
+-- queue_place: where an item that has not begun stands, and how far its queue is used up.
+SELECT e.queue, q.concurrency, q.worker_concurrency, q.partition_concurrency, q.rate_limit, q.rate_period,
+       coalesce(q.paused, false),
+       (SELECT count(*) FROM executions s WHERE s.holds_slot AND s.queue = e.queue),
+       (SELECT count(*) FROM queue_starts t
+         WHERE t.queue = e.queue AND t.at > tenuto_now() - q.rate_period * interval '1 millisecond'),
+       (SELECT tenuto_ms(min(t.at)) FROM queue_starts t
+         WHERE t.queue = e.queue AND t.at > tenuto_now() - q.rate_period * interval '1 millisecond'),
+       e.status, e.partition_key,
+       (SELECT count(*) FROM executions s
+         WHERE s.holds_slot AND s.queue = e.queue AND s.partition_key = e.partition_key),
+       (SELECT count(*) FROM executions b
+         WHERE b.status = 'pending' AND b.queue = e.queue
+           AND (-b.priority, b.ready_at, b.id) < (-e.priority, e.ready_at, e.id))
+  FROM executions e LEFT JOIN queues q ON q.name = e.queue
+ WHERE e.id = %(id)s AND e.status IN ('pending', 'scheduled') AND e.target_name <> 'builtin.resume_workflow'
+
+-- find_keyed: the open item with a key in a queue, for those who only look.
+SELECT id FROM executions
+ WHERE queue = %(queue)s AND dedup_key = %(key)s
+   AND status IN ('scheduled', 'pending', 'running', 'suspended', 'paused', 'parked')
+
+-- flagged_tasks: what a worker is to stop.
+SELECT id FROM executions WHERE lease_owner = %(worker)s AND type = 'task' AND cancel_requested ORDER BY id
+
+-- page_runs: a page of the runs that fit a filter, by id: the order does not change while they do.
+SELECT id, status FROM executions
+ WHERE type = 'workflow' AND id > %(after)s AND created_at < tenuto_time(%(until)s + 1)
+   AND (%(status)s::text IS NULL OR status = %(status)s)
+   AND (%(target)s::text IS NULL OR target_name = %(target)s)
+   AND (%(since)s::bigint IS NULL OR created_at >= tenuto_time(%(since)s))
+   AND (%(attributes)s::jsonb = '{}' OR attributes @> %(attributes)s::jsonb)
+ ORDER BY id LIMIT %(limit)s
+
+-- insert_program: kept for ever; the same hash is the same text.
+INSERT INTO programs (hash, source) VALUES (%(hash)s, %(source)s) ON CONFLICT DO NOTHING
+
+-- program: the text under a hash.
+SELECT source FROM programs WHERE hash = %(hash)s
+
+-- programs_of: what programs define, for workers that can run them.
+SELECT id, hash FROM definitions WHERE hash IN (SELECT hash FROM programs) ORDER BY id, hash

@@ -19,6 +19,8 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final, LiteralString, TypeAlias, TypeVar, cast
 
 from tenuto.errors import CommitUnknownError, ConfigError, InvalidNameError, StoreRefusedError, StoreUnavailableError
+from tenuto.store.limits import BUFFERED_MESSAGES
+from tenuto.store.sharing import SharedLook
 from tenuto.store.statements import load_statements
 
 try:
@@ -27,10 +29,12 @@ try:
     from psycopg.conninfo import conninfo_to_dict
     from psycopg.pq import TransactionStatus
     from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
+
+    from tenuto.store import postgres_arrays
 except ImportError as missing:
     raise ConfigError("the Postgres store needs psycopg: pip install 'tenuto[postgres]'") from missing
 
-__all__ = ["STATEMENTS", "Database", "Row", "Transaction", "Values", "check_settings"]
+__all__ = ["INSISTED", "STATEMENTS", "Cursor", "Database", "Row", "Transaction", "Values", "check_settings"]
 
 T = TypeVar("T")
 Row: TypeAlias = tuple[Any, ...]
@@ -45,6 +49,9 @@ ATTEMPTS: Final = 10
 CONNECT_SECONDS: Final = 10
 CLOCK_AGE: Final = 1.0  # seconds an answer of the server's clock is carried on
 
+# How a statement refuses that insists on something (`postgres.sql`); the second, where it meets a key of another run
+# before it comes to look at its own fence.
+INSISTED: Final = (errors.DivisionByZero, errors.UniqueViolation)
 _CROSSED: Final = (errors.SerializationFailure, errors.DeadlockDetected)
 _UNAVAILABLE: Final = (psycopg.OperationalError, psycopg.InterfaceError, errors.ReadOnlySqlTransaction)
 
@@ -56,11 +63,12 @@ class _LostError(Exception):
 class Transaction:
     """Statements between `begin` and `commit`, by their name in `postgres.sql`."""
 
-    __slots__ = ("_connection", "now")
+    __slots__ = ("_connection", "buffered_messages", "now")
 
-    def __init__(self, connection: Connection, now: int) -> None:
+    def __init__(self, connection: Connection, now: int, buffered_messages: int) -> None:
         self._connection = connection
         self.now = now  # as written into records; what is compared is compared by the server
+        self.buffered_messages = buffered_messages  # how many one run may have
 
     async def start(self, name: str, values: Values = None) -> Cursor:
         """Sends a statement; its rows can be fetched later, and until then nobody waits."""
@@ -82,7 +90,9 @@ class Transaction:
 class Database:
     """A few connections to one database, all used on one event loop."""
 
-    def __init__(self, url: str, clock: Callable[[], int] | None = None, connections: int = 10) -> None:
+    def __init__(
+        self, url: str, clock: Callable[[], int] | None = None, connections: int = 10, read_only: bool = False
+    ) -> None:
         try:
             place = conninfo_to_dict(url)
         except psycopg.ProgrammingError:
@@ -90,6 +100,8 @@ class Database:
             raise ConfigError("not a Postgres URL; write postgresql://user@host:port/database") from None
         self.url = url
         self.clock = clock
+        self.read_only = read_only
+        self.buffered_messages = BUFFERED_MESSAGES  # how many one run may have
         self.shown = f"postgresql://{place.get('host', '')}/{place.get('dbname', '')}"
         self.connect_seconds = int(place.get("connect_timeout") or CONNECT_SECONDS)
         self._room = asyncio.Semaphore(connections)
@@ -97,6 +109,7 @@ class Database:
         self._open = True
         self._offset: float | None = None  # the server's milliseconds less the monotonic ones
         self._learned = 0.0
+        self._look = SharedLook()
 
     # --- connections
 
@@ -113,8 +126,11 @@ class Database:
             # All integers as bigint: psycopg would choose a type by the value, and each is another prepared statement.
             connection.adapters.register_dumper(int, Int8Dumper)
             connection.adapters.register_dumper(int, Int8BinaryDumper)
+            postgres_arrays.register(connection)
             try:
                 await connection.execute(STATEMENTS["set_up"])
+                if self.read_only:
+                    await connection.execute(STATEMENTS["only_read"])
             except BaseException:
                 await connection.close()
                 raise
@@ -225,7 +241,7 @@ class Database:
         committing = False
         try:
             async with connection.pipeline():
-                transaction = Transaction(connection, now)
+                transaction = Transaction(connection, now, self.buffered_messages)
                 await transaction.run("begin")
                 if self.clock is not None:
                     await transaction.run("set_clock", {"now": now})
@@ -262,12 +278,24 @@ class Database:
 
     async def now(self) -> int:
         """The server's time in milliseconds, or a little before it."""
+        known = self.known_now()
+        if known is not None:
+            return known
+        await self._look.until(lambda: self.known_now() is not None, self._ask_clock)
+        return int(time.monotonic() * 1000 + (self._offset or 0.0))
+
+    async def _ask_clock(self) -> None:
+        ((answer,),) = await self.read("clock")
+        self.learn(answer)
+
+    def known_now(self) -> int | None:
+        """The same, where the last answer is not too old to be carried on."""
         if self.clock is not None:
             return self.clock()
-        if self._offset is None or time.monotonic() - self._learned > CLOCK_AGE:
-            ((answer,),) = await self.read("clock")
-            self.learn(answer)
-        return int(time.monotonic() * 1000 + (self._offset or 0.0))
+        here = time.monotonic()
+        if self._offset is None or here - self._learned > CLOCK_AGE:
+            return None
+        return int(here * 1000 + self._offset)
 
     def learn(self, server_ms: int) -> None:
         """Notes an answer of the server's clock, which was given in the past."""
@@ -278,8 +306,8 @@ class Database:
 
 
 def _refuse_text(error: psycopg.DataError) -> None:
-    """Texts of Postgres have one character less than Python's; the driver says so before it sends anything."""
-    if "NUL" in str(error):
+    """Texts of Postgres have one character less than Python's; the driver says so, or the server of a column."""
+    if "NUL" in str(error) or "0x00" in str(error):
         raise InvalidNameError("Postgres cannot store U+0000 in an id or a name") from error
 
 
@@ -290,12 +318,12 @@ def _has_news(connection: Connection) -> bool:
     return bool(select.select((connection.pgconn.socket,), (), (), 0)[0])
 
 
-def check_settings(shown: str, row: Row) -> None:
+def check_settings(shown: str, row: Row, *, read_only: bool = False) -> None:
     """Refuses a server that cannot keep what we promise; `StoreUnavailableError` for one that is only read."""
-    commits, version, _, read_only = row
+    commits, version, _, reads_only = row
     if version < OLDEST_SERVER:
         raise StoreRefusedError(f"{shown} is Postgres {version // 10_000}; the oldest that works is 14")
     if commits != "on":
         raise StoreRefusedError(f"{shown} does not keep synchronous_commit = on (it is {commits})")
-    if read_only == "on":
+    if reads_only == "on" and not read_only:
         raise StoreUnavailableError(f"{shown} can only be read")

@@ -5,28 +5,20 @@ Set by set for all turns of a round: one statement for the rows of all of them, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 from tenuto.codec.keys import prefix_end
 from tenuto.codec.rows import EncodedBatch
 from tenuto.kernel.commands import EnqueueTask
 from tenuto.store.endings import SINGLES, outcome_of, refused_child, result
 from tenuto.store.port import CLOSED, NewRun, Outgoing, TurnCommit
+from tenuto.store.postgres_columns import moment, needs_alarm, rows_of
 from tenuto.store.postgres_connection import Row, Transaction
 from tenuto.store.postgres_mail import deliver
-from tenuto.store.postgres_runs import LATEST, new_run
+from tenuto.store.postgres_runs import new_run
 from tenuto.store.postgres_tasks import cancel_tasks, queue_tasks
 
-__all__ = ["moment", "rows_of", "write_effects", "write_rows"]
-
-
-def rows_of(commits: Iterable[TurnCommit]) -> dict[tuple[str, bytes], bytes]:
-    """The rows to be put, all of them bytes; of two with one key the later counts."""
-    return {(commit.lease.run_id, bytes(key)): bytes(value) for commit in commits for key, value in commit.rows.puts}
-
-
-def moment(alarm: int | None) -> int | None:
-    return None if alarm is None else min(alarm, LATEST)
+__all__ = ["write_effects", "write_rows"]
 
 
 async def write_rows(transaction: Transaction, commits: Sequence[TurnCommit]) -> None:
@@ -40,7 +32,7 @@ async def write_rows(transaction: Transaction, commits: Sequence[TurnCommit]) ->
             "delete_rows", {"runs": [run_id for run_id, _ in deletes], "keys": [key for _, key in deletes]}
         )
     puts = rows_of(commits)
-    if puts:
+    if puts:  # a new run's first rows are among them
         await transaction.run(
             "put_rows",
             {
@@ -52,7 +44,7 @@ async def write_rows(transaction: Transaction, commits: Sequence[TurnCommit]) ->
 
 
 async def write_effects(
-    transaction: Transaction, commits: Sequence[TurnCommit], runs: dict[str, Row]
+    transaction: Transaction, commits: Sequence[TurnCommit], runs: Mapping[str, Row]
 ) -> list[Outgoing]:
     """Everything but rows and status; what could not be delivered."""
     await _write_mail_and_timers(transaction, commits, runs)
@@ -69,7 +61,9 @@ async def write_effects(
     return await deliver(transaction, outgoing) if outgoing else []
 
 
-async def _write_mail_and_timers(transaction: Transaction, commits: Sequence[TurnCommit], runs: dict[str, Row]) -> None:
+async def _write_mail_and_timers(
+    transaction: Transaction, commits: Sequence[TurnCommit], runs: Mapping[str, Row]
+) -> None:
     for commit in commits:
         for update_id, answer in commit.answers:
             await transaction.run("set_answer", {"run": commit.lease.run_id, "message": update_id, "answer": answer})
@@ -99,7 +93,7 @@ async def _write_mail_and_timers(transaction: Transaction, commits: Sequence[Tur
                 "locations": [timer.location for _, timer in timers.values()],
             },
         )
-    alarms = [commit for commit in commits if _needs_alarm(commit, runs[commit.lease.run_id])]
+    alarms = [commit for commit in commits if needs_alarm(commit, runs[commit.lease.run_id][6])]
     if alarms:
         await transaction.run(
             "start_alarms",
@@ -108,14 +102,6 @@ async def _write_mail_and_timers(transaction: Transaction, commits: Sequence[Tur
                 "alarms": [moment(commit.alarm) for commit in alarms],
             },
         )
-
-
-def _needs_alarm(commit: TurnCommit, run: Row) -> bool:
-    # A run that waits has a row for its alarm even if it is an old one: its timer may have fired by a clock that was
-    # ahead of what the run was told (P4).
-    if commit.alarm is None:
-        return False
-    return commit.status == "suspended" or (commit.status == "running" and commit.alarm != run[6])
 
 
 async def _write_tasks(transaction: Transaction, commits: Sequence[TurnCommit]) -> None:

@@ -5,7 +5,7 @@ Everything here runs inside a transaction that has locked the runs it will touch
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NoReturn
 
 from tenuto.codec.keys import prefix_end
@@ -14,7 +14,6 @@ from tenuto.codec.rows import mail_key, update_key
 from tenuto.errors import LimitError, RunClosedError, RunNotFoundError
 from tenuto.kernel.records import Mail, MailKind
 from tenuto.store.endings import CLOSED_FIRST, cancelled_child, parent_ended, result
-from tenuto.store.limits import BUFFERED_MESSAGES
 from tenuto.store.port import Outgoing
 from tenuto.store.postgres_connection import Database, Row, Transaction
 
@@ -23,6 +22,7 @@ __all__ = [
     "close_runs",
     "deliver",
     "lock",
+    "mail_of",
     "read_mail",
     "refuse",
     "send",
@@ -33,7 +33,7 @@ __all__ = [
 
 MAIL_PREFIX: Final = mail_key(0)[:2]
 MAIL_END: Final = prefix_end(MAIL_PREFIX)
-_BUFFER: Final = {"first": MAIL_PREFIX, "last": MAIL_END, "limit": BUFFERED_MESSAGES}
+_BUFFER: Final = {"first": MAIL_PREFIX, "last": MAIL_END}
 _KINDS: Final = {MailKind.UPDATE: "update", MailKind.CANCEL: "cancel", MailKind.RESULT: "result"}
 
 
@@ -52,24 +52,33 @@ async def wake(transaction: Transaction, runs: Iterable[str]) -> None:
         await transaction.run("wake", {"runs": woken})
 
 
-async def send_signal(database: Database, run_id: str, mail: Mail, message_id: str | None) -> int | None:
-    """Stores a signal and wakes its run, in one statement. `RunNotFoundError`, `RunClosedError`, `LimitError`."""
-    values = _signal(run_id, mail, message_id)
-    ((number, roomy, is_open, _),) = await database.write("send_signal", values)
+async def send_signal(
+    database: Database, run_id: str, mail: Mail, message_id: str | None, worker: str | None = None
+) -> tuple[int | None, Row | None]:
+    """Stores a signal and wakes its run, in one statement. `RunNotFoundError`, `RunClosedError`, `LimitError`.
+
+    Its number, and the run's columns where it became the worker's.
+    """
+    values = _signal(run_id, mail, message_id, database.buffered_messages, worker)
+    ((number, roomy, is_open, _, now, *run),) = await database.write("send_signal", values)
     if number is not None:
-        return int(number)
+        database.learn(now)
+        return int(number), tuple(run) if run[0] is not None else None
     if is_open:
         if not roomy:
-            raise LimitError("buffered messages", BUFFERED_MESSAGES, BUFFERED_MESSAGES + 1)
-        return None  # its id is stored already
+            raise LimitError("buffered messages", database.buffered_messages, database.buffered_messages + 1)
+        return None, None  # its id is stored already
     if message_id is not None and await database.read("has_signal", values):
-        return None
+        return None, None
     found = await database.read("get_run", {"id": run_id})
     refuse(run_id, found[0][2] if found else None)
 
 
-def _signal(run_id: str, mail: Mail, message_id: str | None) -> dict[str, object]:
-    return {"run": run_id, "signal": message_id, "data": encode_mail(mail), **_BUFFER}
+def _signal(
+    run_id: str, mail: Mail, message_id: str | None, limit: int, worker: str | None = None
+) -> dict[str, object]:
+    stored = {"run": run_id, "signal": message_id, "data": encode_mail(mail)}
+    return {**stored, "limit": limit, "worker": worker, **_BUFFER}
 
 
 def refuse(run_id: str, status: str | None) -> NoReturn:
@@ -92,7 +101,7 @@ async def send(transaction: Transaction, run_id: str, mail: Mail, message_id: st
         found = await transaction.one("get_run", {"id": run_id})
         refuse(run_id, None if found is None else found[2])
     number, status = numbered
-    if number > BUFFERED_MESSAGES and mail.kind is MailKind.UPDATE:
+    if number > transaction.buffered_messages and mail.kind is MailKind.UPDATE:
         await _check_room(transaction, run_id)
     if mail.kind is MailKind.CANCEL and status in ("pending", "scheduled"):
         await _cancel_unstarted(transaction, run_id)
@@ -112,20 +121,21 @@ async def _check_room(transaction: Transaction, run_id: str) -> None:
     # A run has buffered at most as much as it ever got, so only long-lived ones are counted.
     row = await transaction.one("buffered", {"run": run_id, **_BUFFER})
     buffered = 0 if row is None else row[0]
-    if buffered >= BUFFERED_MESSAGES:
-        raise LimitError("buffered messages", BUFFERED_MESSAGES, buffered + 1)
+    if buffered >= transaction.buffered_messages:
+        raise LimitError("buffered messages", transaction.buffered_messages, buffered + 1)
 
 
 async def deliver(transaction: Transaction, outgoing: Sequence[Outgoing]) -> list[Outgoing]:
     """Stores mail of runs to others, by receiver and then in the order given; what no open run had room for."""
     refused: list[Outgoing] = []
+    limit = transaction.buffered_messages
     signals = [
-        (one, await transaction.start("send_signal", _signal(one.run_id, one.mail, one.id)))
+        (one, await transaction.start("send_signal", _signal(one.run_id, one.mail, one.id, limit)))
         for one in sorted(outgoing, key=lambda one: one.run_id)
         if one.mail.kind is MailKind.SIGNAL
     ]
     for one, cursor in signals:
-        ((number, roomy, is_open, _),) = await cursor.fetchall()
+        ((number, roomy, is_open, *_),) = await cursor.fetchall()
         if number is None and not roomy:
             known = not is_open and await transaction.one("has_signal", {"run": one.run_id, "signal": one.id})
             if not known:
@@ -143,6 +153,15 @@ async def read_mail(database: Database, run_id: str, above: int) -> list[tuple[i
     """Signals and the rest, in number order."""
     values = {"run": run_id, "above": above, "first": mail_key(max(above, 0) + 1), "last": MAIL_END}
     return [(number, decode_mail(data)) for number, data in await database.read("read_mail", values)]
+
+
+async def mail_of(database: Database, above: Mapping[str, int]) -> dict[str, list[tuple[int, Mail]]]:
+    """The same of several runs, each above its own number."""
+    values = {"runs": list(above), "above": [max(number, 0) for number in above.values()], "last": MAIL_END}
+    mail: dict[str, list[tuple[int, Mail]]] = {}
+    for run_id, number, data in await database.read("mail_of_runs", values):
+        mail.setdefault(run_id, []).append((number, decode_mail(data)))
+    return mail
 
 
 async def tell_end(

@@ -9,7 +9,7 @@ from typing import Any, Final
 from tenuto.codec.keys import prefix_end
 from tenuto.errors import RunNotFoundError
 from tenuto.store.endings import terminated_child
-from tenuto.store.port import Claim, Lease, NewRun, RunFilter, RunRecord
+from tenuto.store.port import NEVER, Claim, Lease, NewRun, RunFilter, RunRecord
 from tenuto.store.postgres_connection import Database, Row, Transaction
 from tenuto.store.postgres_mail import cancel_children, close_runs, lock, tell_end, wake
 from tenuto.store.run_rows import record_of_columns
@@ -18,14 +18,17 @@ __all__ = [
     "LATEST",
     "claim_one",
     "claim_runs",
+    "claims_of",
     "delete",
     "find",
     "get",
+    "leased",
     "new_run",
     "open_hook",
     "pause",
     "release",
     "rows",
+    "rows_of",
     "terminate",
     "wake_open",
 ]
@@ -99,7 +102,25 @@ async def rows(database: Database, run_id: str, prefix: bytes) -> list[tuple[byt
     return [(key, value) for key, value in found]
 
 
+async def rows_of(database: Database, run_ids: Sequence[str]) -> dict[str, list[tuple[bytes, bytes]]]:
+    found: dict[str, list[tuple[bytes, bytes]]] = {run_id: [] for run_id in run_ids}
+    for run_id, key, value in await database.read("rows_of_runs", {"ids": list(run_ids)}):
+        found[run_id].append((key, value))
+    return found
+
+
 # --- claims
+
+
+def claim_of(row: Row) -> Claim:
+    """The claim of a run that has just got a new epoch."""
+    record = record_of(row)
+    return Claim(Lease(record.id, record.epoch), record, record.epoch - 1)
+
+
+async def leased(database: Database, worker_id: str) -> list[Claim]:
+    records = [record_of(row) for row in await database.read("leased_runs", {"worker": worker_id})]
+    return [Claim(Lease(record.id, record.epoch), record, NEVER) for record in records]
 
 
 async def claim_one(database: Database, run_id: str) -> Lease:
@@ -109,22 +130,26 @@ async def claim_one(database: Database, run_id: str) -> Lease:
     return Lease(run_id, found[0][0])
 
 
-async def claim_runs(database: Database, worker_id: str, known: Sequence[str], limit: int) -> list[Claim]:
+async def claim_runs(
+    database: Database, worker_id: str, known: Sequence[str], limit: int, queues: Sequence[str] | None
+) -> list[Claim]:
     """Wake-ups first, always; then what has not begun yet."""
     claims: list[Claim] = []
     while len(claims) < limit:
         values = {"worker": worker_id, "known": list(known), "limit": limit - len(claims)}
         answer = await database.write("claim_resumes", values)
-        claims.extend(_claims(database, answer))
+        claims.extend(claims_of(database, answer))
         if answer[0][1] < values["limit"]:
             break  # fewer resumes than asked for: there are no more
     if len(claims) < limit:
-        values = {"worker": worker_id, "known": list(known), "limit": limit - len(claims)}
-        claims.extend(_claims(database, await database.write("claim_starts", values)))
+        served = None if queues is None else list(queues)
+        values = {"worker": worker_id, "known": list(known), "limit": limit - len(claims), "queues": served}
+        claims.extend(claims_of(database, await database.write("claim_starts", values)))
     return claims
 
 
-def _claims(database: Database, answer: Sequence[Row]) -> list[Claim]:
+def claims_of(database: Database, answer: Sequence[Row]) -> list[Claim]:
+    """Claims out of the rows of a statement that leased runs."""
     if answer:
         database.learn(answer[0][0])  # what made these runs claimable is not after this
     records = [record_of(row[2:18]) for row in answer if row[2] is not None]

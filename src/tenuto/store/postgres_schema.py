@@ -10,13 +10,13 @@ import re
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final, LiteralString, cast
 
-from tenuto.errors import StoreTooNewError
+from tenuto.errors import StoreRefusedError, StoreTooNewError
 from tenuto.store.postgres_connection import STATEMENTS, Row
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
-__all__ = ["KNOWN_VERSION", "migrate"]
+__all__ = ["KNOWN_VERSION", "migrate", "require_schema", "schema_version"]
 
 _NAME: Final = re.compile(r"(\d{4})_\w+\.sql")
 
@@ -37,18 +37,25 @@ KNOWN_VERSION: Final = _STEPS[-1][0]
 
 async def migrate(connection: AsyncConnection[Row]) -> None:
     """Applies every step the database has not seen. The connection is of no other use, and closed afterwards."""
-    if await _version(connection) >= KNOWN_VERSION:
+    if await schema_version(connection) >= KNOWN_VERSION:
         return
     await connection.execute(STATEMENTS["lock_migrations"])  # until the connection is closed
     async with connection.transaction():
-        version = await _version(connection)  # again: another process may have been faster
+        version = await schema_version(connection)  # again: another process may have been faster
         for number, script in _STEPS:
             if number > version:
                 await connection.execute(script)
                 await connection.execute(STATEMENTS["set_meta"], {"version": number})
 
 
-async def _version(connection: AsyncConnection[Row]) -> int:
+async def require_schema(connection: AsyncConnection[Row]) -> None:
+    """For those who only read: a database without our tables, or with newer ones, is refused."""
+    if await schema_version(connection) == 0:
+        raise StoreRefusedError("the database has no Tenuto store")
+
+
+async def schema_version(connection: AsyncConnection[Row]) -> int:
+    """The version a database is at; 0 where there is no schema. `StoreTooNewError`."""
     found = await (await connection.execute(STATEMENTS["has_meta"])).fetchone()
     if found == (False,):
         return 0

@@ -81,21 +81,27 @@ async def claim_tasks(
         "queues": None if queues is None else list(queues),
         "limit": limit,
     }
-    return [ClaimedTask(*row[:12]) for row in await database.write("claim_tasks", values)]
+    return [ClaimedTask(*row[:13]) for row in await database.write("claim_tasks", values)]
 
 
 async def end_task(transaction: Transaction, end: TaskEnd) -> bool:
     """The end of an attempt, if its worker still has the task (P5)."""
-    if end.retry_at is not None:
-        values = {"id": end.id, "epoch": end.epoch, "error": end.error, "at": end.retry_at}
-        return await transaction.one("retry_task", values) is not None
+    status, error = "failed" if end.error is not None else "completed", end.error
+    if end.retry_at is not None or end.cancelled:
+        retried = {"id": end.id, "epoch": end.epoch, "error": end.error, "at": end.retry_at}
+        if end.retry_at is not None and await transaction.one("retry_task", retried) is not None:
+            return True
+        # Asked to stop, between or in the middle of its attempts; or no longer this worker's.
+        task = await transaction.one("get_task", {"id": end.id})
+        if task is None:
+            return False
+        status, error = "cancelled", cancelled_task(task[4], task[6], end.attempts)
     await lock(transaction, (), ending=(end.id,))
-    status = "failed" if end.error is not None else "completed"
-    values = {"id": end.id, "epoch": end.epoch, "status": status, "output": end.output, "error": end.error}
+    values = {"id": end.id, "epoch": end.epoch, "status": status, "output": end.output, "error": error}
     if await transaction.one("end_task", values) is None:
         return False
     # Whoever began to follow it between the two locks is told, too: it waited for the second one.
-    await tell_end(transaction, end.id, end.output, end.error, end.attempts)
+    await tell_end(transaction, end.id, end.output, error, end.attempts)
     return True
 
 

@@ -3,7 +3,8 @@
 Rules:
 
 1. A turn that only writes rows of a run that goes on is one statement, which is its own transaction and carries its
-   fence with it. What that statement does not find is looked at the longer way.
+   fence with it. So are turns that touch no run but their own, and new runs with their first turns: the server insists
+   on what the longer way would look at first. Where it refuses, nothing was written, and the longer way is taken.
 2. The longer way locks every run it will touch first, in id order (Q7), and holds each turn against what it then
    sees; a refused turn has written nothing and takes no other with it (P5).
 3. The runs' own rows come last, because what a turn did to others may have come back as mail to itself.
@@ -12,35 +13,68 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tenuto.codec.keys import pack
-from tenuto.codec.rows import UPDATES
 from tenuto.errors import RunNotFoundError
 from tenuto.kernel.records import MailKind
 from tenuto.store.endings import outcome_of, result
-from tenuto.store.port import CLOSED, Outgoing, TurnCommit, TurnResult
-from tenuto.store.postgres_connection import Database, Row, Transaction
-from tenuto.store.postgres_effects import moment, rows_of, write_effects, write_rows
+from tenuto.store.port import CLOSED, Outgoing, TurnCommit, TurnResult, only_rows
+from tenuto.store.postgres_columns import answers_update, begun_columns, is_alone, moment, rows_of, turn_columns
+from tenuto.store.postgres_connection import INSISTED, Cursor, Database, Row, Transaction
+from tenuto.store.postgres_effects import write_effects, write_rows
 from tenuto.store.postgres_mail import close_runs, deliver, lock, wake
+from tenuto.store.postgres_runs import new_run
 
 __all__ = ["commit_group", "reopen"]
 
-_UPDATE: Final = pack((UPDATES,))  # what keys of answered updates begin with
 _STALE: Final = TurnResult("stale")
 _CANCEL_FIRST: Final = TurnResult("cancel_first")
+_TAKEN: Final = TurnResult("taken")
+_COMMITTED: Final = TurnResult("committed")
 _COMMITTED_KEPT: Final = TurnResult("committed", True)
+
+
+class _RefusedError(Exception):
+    """A turn is not as the short way expects it; nothing was written."""
 
 
 async def commit_group(database: Database, commits: Sequence[TurnCommit]) -> list[TurnResult]:
     """Each turn on its own merits."""
-    done: set[str] = set()
-    if len({commit.lease.run_id for commit in commits}) == len(commits) and all(map(_only_rows, commits)):
-        done = await _commit_rows(database, commits)
-    rest = [commit for commit in commits if commit.lease.run_id not in done]
-    looked_at = iter(await database.transact(lambda transaction: _commit_all(transaction, rest)) if rest else ())
-    return [_COMMITTED_KEPT if commit.lease.run_id in done else next(looked_at) for commit in commits]
+    begun = [commit for commit in commits if commit.new is not None]
+    known = [commit for commit in commits if commit.new is None]
+    if not begun or not known:
+        return await _commit_like(database, commits)
+    # New runs have nothing to do with the others yet, unless the others mean them.
+    for_begun, for_known = await asyncio.gather(_commit_like(database, begun), _commit_like(database, known))
+    results = dict(zip(map(id, (*begun, *known)), (*for_begun, *for_known), strict=True))
+    return [results[id(commit)] for commit in commits]
+
+
+async def _commit_like(database: Database, commits: Sequence[TurnCommit]) -> list[TurnResult]:
+    """The shortest way that is open to all of them."""
+    if len({commit.lease.run_id for commit in commits}) == len(commits) and all(map(is_alone, commits)):
+        try:
+            if commits[0].new is not None:
+                await database.write("begin_runs", begun_columns(commits))
+                return [TurnResult("committed", _goes_on(commit)) for commit in commits]
+            if all(map(_is_one_statement, commits)):
+                await _commit_rows(database, commits)
+                return [_COMMITTED_KEPT] * len(commits)
+            ((now, still_running, _, _),) = await database.write("commit_turns", turn_columns(commits))
+            database.learn(now)
+            kept: set[str] = set(still_running or ())
+            return [
+                TurnResult("committed", commit.status == "running" or commit.lease.run_id in kept) for commit in commits
+            ]
+        except (*INSISTED, _RefusedError):
+            pass  # one of them is not as expected; nothing was written
+    return await database.transact(lambda transaction: _commit_all(transaction, commits))
+
+
+def _goes_on(commit: TurnCommit) -> bool:
+    return commit.status == "running"
 
 
 async def reopen(transaction: Transaction, back: TurnCommit) -> None:
@@ -55,37 +89,14 @@ async def reopen(transaction: Transaction, back: TurnCommit) -> None:
     await wake(transaction, (run_id,))
 
 
-# --- the short way
+# --- the short ways
 
 
-def _only_rows(commit: TurnCommit) -> bool:
-    rows = commit.rows
-    return (
-        commit.status == "running"
-        and bool(rows.puts)
-        and not (
-            rows.deletes
-            or rows.range_deletes
-            or commit.outgoing
-            or commit.followed
-            or commit.closed_hooks
-            or commit.mail_done
-            or commit.answers
-        )
-        and not (commit.tasks or commit.cancelled_tasks or commit.timers or commit.stopped_timers or commit.runs)
-        and commit.definition is None
-        and not commit.continued
-        and not _answers_update(commit)
-    )
+def _is_one_statement(commit: TurnCommit) -> bool:
+    return only_rows(commit) and not answers_update(commit)
 
 
-def _answers_update(commit: TurnCommit) -> bool:
-    """Whether somebody who waits for an update must be told."""
-    return bool(commit.answers) or any(key.startswith(_UPDATE) for key, _ in commit.rows.puts)
-
-
-async def _commit_rows(database: Database, commits: Sequence[TurnCommit]) -> set[str]:
-    """The runs whose turns were committed."""
+async def _commit_rows(database: Database, commits: Sequence[TurnCommit]) -> None:
     rows = rows_of(commits)
     if len(commits) == len(rows) == 1:
         (commit,) = commits
@@ -98,8 +109,12 @@ async def _commit_rows(database: Database, commits: Sequence[TurnCommit]) -> set
             "key": key,
             "value": value,
         }
-        return {commit.lease.run_id} if await database.write("commit_row", values) else set()
-    found = await database.write(
+        found = await database.write("commit_row", values)
+        if not found:
+            raise _RefusedError
+        database.learn(found[0][0])
+        return
+    ((now, _),) = await database.write(
         "commit_rows",
         {
             "runs": [commit.lease.run_id for commit in commits],
@@ -111,7 +126,7 @@ async def _commit_rows(database: Database, commits: Sequence[TurnCommit]) -> set
             "values": list(rows.values()),
         },
     )
-    return {run_id for (run_id,) in found}
+    database.learn(now)
 
 
 # --- the longer way
@@ -150,10 +165,12 @@ def _rounds(commits: Sequence[TurnCommit]) -> list[list[TurnCommit]]:
 
 
 async def _commit_round(transaction: Transaction, commits: Sequence[TurnCommit]) -> dict[str, TurnResult]:
+    verdicts = await _store_new(transaction, [commit for commit in commits if commit.new is not None])
     runs = await _lock(transaction, commits)
-    verdicts: dict[str, TurnResult] = {}
     current: list[TurnCommit] = []
     for commit in commits:
+        if commit.lease.run_id in verdicts:
+            continue
         run = runs.get(commit.lease.run_id)
         if run is None or run[1] != commit.lease.epoch or run[2] in CLOSED:
             verdicts[commit.lease.run_id] = _STALE  # V7: an outcome is not changed by a turn, whoever had the lease
@@ -166,13 +183,29 @@ async def _commit_round(transaction: Transaction, commits: Sequence[TurnCommit])
         return verdicts
     await write_rows(transaction, accepted)
     refused = await write_effects(transaction, accepted, runs)
-    kept = await _move(transaction, accepted, runs)
-    if any(map(_answers_update, accepted)):
+    kept = await _kept(accepted, await _move(transaction, accepted, runs))
+    await _tell_watchers(transaction, [commit for commit in accepted if commit.status in CLOSED])
+    if any(map(answers_update, accepted)):
         await transaction.run("notify")
     for commit in accepted:
         run_id = commit.lease.run_id
         undelivered = tuple(one for one in commit.outgoing if one in refused) if refused else ()
         verdicts[run_id] = TurnResult("committed", run_id in kept, undelivered)
+    return verdicts
+
+
+async def _store_new(transaction: Transaction, commits: Sequence[TurnCommit]) -> dict[str, TurnResult]:
+    """Stores new runs; the verdict on those that are not there now, or are there without a turn."""
+    verdicts: dict[str, TurnResult] = {}
+    for commit in sorted(commits, key=lambda commit: commit.lease.run_id):  # two who start the same must not cross
+        new, run_id = commit.new, commit.lease.run_id
+        if new is None:
+            continue
+        if new.worker is None:  # with its rows, and without a turn
+            made = await transaction.all("insert_run", new_run(new))
+            verdicts[run_id] = _COMMITTED if made else _TAKEN
+        elif not await transaction.all("begin_run", {**new_run(new), "worker": new.worker}):
+            verdicts[run_id] = _TAKEN
     return verdicts
 
 
@@ -205,35 +238,40 @@ async def _cancelled(transaction: Transaction, commits: Sequence[TurnCommit], ru
 # --- the runs' own rows
 
 
-async def _move(transaction: Transaction, commits: Sequence[TurnCommit], runs: dict[str, Row]) -> set[str]:
-    """Puts the runs into the status their turns gave them; those whose worker keeps the lease."""
-    closed = [commit for commit in commits if commit.status in CLOSED]
-    suspended = [commit for commit in commits if commit.status == "suspended"]
-    running = [commit for commit in commits if commit.status == "running"]
+async def _move(transaction: Transaction, commits: Sequence[TurnCommit], runs: Mapping[str, Row]) -> Cursor | None:
+    """Puts the runs into the status their turns gave them; where to read what became of those that wait."""
     for commit in commits:
         if commit.status == "parked":
             values = {"run": commit.lease.run_id, "reason": commit.reason, "parked_by": commit.parked_by}
             await transaction.run("park_turn", {**values, "progress": any(commit.rows)})
-    kept = {commit.lease.run_id for commit in running}
+    running = [commit for commit in commits if commit.status == "running"]
     noted = [commit for commit in running if _stays(commit, runs[commit.lease.run_id])]
     if noted:
         await transaction.run("note_turns", _columns(noted))
     moved = [commit for commit in running if not _stays(commit, runs[commit.lease.run_id])]
     if moved:
         await transaction.run("run_on_turns", _columns(moved))
-    if suspended:
-        left = await transaction.all("suspend_turns", _columns(suspended))
-        kept.update(run_id for run_id, status in left if status == "running")
+    closed = [commit for commit in commits if commit.status in CLOSED]
     if closed:
         statuses = [commit.status for commit in closed]
         reasons = [commit.reason for commit in closed]
         await transaction.run("close_turns", {**_columns(closed), "statuses": statuses, "reasons": reasons})
-        await _tell_watchers(transaction, closed)
+    suspended = [commit for commit in commits if commit.status == "suspended"]
+    return await transaction.start("suspend_turns", _columns(suspended)) if suspended else None
+
+
+async def _kept(commits: Sequence[TurnCommit], suspended: Cursor | None) -> set[str]:
+    """The runs whose worker keeps the lease: those that go on, and those that wait but got mail meanwhile."""
+    kept = {commit.lease.run_id for commit in commits if commit.status == "running"}
+    if suspended is not None:
+        kept.update(run_id for run_id, status in await suspended.fetchall() if status == "running")
     return kept
 
 
 async def _tell_watchers(transaction: Transaction, closed: Sequence[TurnCommit]) -> None:
     """A run's parent is told by the turn itself; who else follows it only the store knows."""
+    if not closed:
+        return
     commits = {commit.lease.run_id: commit for commit in closed}
     watchers = await close_runs(transaction, list(commits))
     if not watchers:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import platform
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -84,7 +85,12 @@ class Heartbeat:
 
 
 async def register(
-    transaction: Transaction, worker_id: str, lease_ms: int, capability: str, definitions: Mapping[str, str]
+    transaction: Transaction,
+    worker_id: str,
+    lease_ms: int,
+    capability: str,
+    definitions: Mapping[str, str],
+    queues: Sequence[str] | None,
 ) -> None:
     """Makes a worker known and lets parked runs try it, if it is not like the one that parked them."""
     released = await transaction.all("release_parked", {"known": list(definitions), "capability": capability})
@@ -96,6 +102,7 @@ async def register(
             "host": platform.node(),
             "pid": os.getpid(),
             "release": _release(),
+            "queues": None if queues is None else json.dumps(list(queues)),
             "capability": capability,
         },
     )
@@ -130,6 +137,7 @@ async def deregister(transaction: Transaction, worker_id: str) -> None:
     await transaction.run("give_back_tasks", {"worker": worker_id})
     await wake(transaction, (run_id for (run_id,) in runs))
     await transaction.run("delete_worker", {"id": worker_id})
+    await transaction.run("drop_background", {"worker": worker_id})
 
 
 async def sweep(database: Database, max_reclaims: int, limit: int) -> int:

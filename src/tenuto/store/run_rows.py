@@ -1,13 +1,14 @@
-"""A run out of its row in a database."""
+"""A run, or a worker, out of its row in a database."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tenuto.store.port import RunRecord
+from tenuto.store.port import RunRecord, WorkerRecord
 
-__all__ = ["record_of_columns"]
+__all__ = ["record_of_columns", "worker_of_columns"]
 
 
 def record_of_columns(row: Sequence[Any], attributes: Mapping[str, Any]) -> RunRecord:
@@ -31,3 +32,10 @@ def record_of_columns(row: Sequence[Any], attributes: Mapping[str, Any]) -> RunR
         completed_at,
         attributes,
     )
+
+
+def worker_of_columns(row: Sequence[Any]) -> WorkerRecord:
+    """Out of the columns of `live_workers`; the queues are a JSON list."""
+    worker_id, host, pid, release, queues, started_at, lease_until = row
+    served = None if queues is None else tuple(json.loads(queues))
+    return WorkerRecord(worker_id, host, pid, release, served, started_at, lease_until)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from tenuto.errors import StoreTooNewError
+from tenuto.errors import StoreRefusedError, StoreTooNewError
 from tenuto.store.connection import Connection, Settings, wait_while_busy
 from tenuto.store.statements import migrations
 
-__all__ = ["KNOWN_VERSION", "migrate"]
+__all__ = ["KNOWN_VERSION", "migrate", "require_schema", "schema_version"]
 
 _STEPS: Final = migrations()
 KNOWN_VERSION: Final = _STEPS[-1][0]
@@ -21,11 +21,11 @@ KNOWN_VERSION: Final = _STEPS[-1][0]
 
 def migrate(connection: Connection, settings: Settings) -> None:
     """Applies every step the file has not seen."""
-    if _version(connection) >= KNOWN_VERSION:
+    if schema_version(connection) >= KNOWN_VERSION:
         return
     wait_while_busy(settings, lambda: connection.run("begin_exclusive"))
     try:
-        version = _version(connection)  # again: another process may have been faster
+        version = schema_version(connection)  # again: another process may have been faster
         for number, script in _STEPS:
             if number > version:
                 connection.script(script)
@@ -37,7 +37,14 @@ def migrate(connection: Connection, settings: Settings) -> None:
     connection.run("commit")
 
 
-def _version(connection: Connection) -> int:
+def require_schema(connection: Connection) -> None:
+    """For those who only read: a file that is no store, or a newer one, is refused; an older one is read as it is."""
+    if schema_version(connection) == 0:
+        raise StoreRefusedError("the file is not a Tenuto store")
+
+
+def schema_version(connection: Connection) -> int:
+    """The version a file is at; 0 where there is no schema. `StoreTooNewError`."""
     if connection.one("has_meta") == (0,):
         return 0
     meta = connection.one("read_meta")

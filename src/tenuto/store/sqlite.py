@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from tenuto.errors import LeaseLostError, StoreUnavailableError
-from tenuto.kernel.commands import EnqueueTask
 from tenuto.kernel.records import Mail
-from tenuto.store import sqlite_mail, sqlite_runs, sqlite_tasks, sqlite_turns, sqlite_workers
+from tenuto.store import sqlite_adoption, sqlite_mail, sqlite_runs, sqlite_tasks, sqlite_turns, sqlite_workers
+from tenuto.store.adoption import AdoptedRun
 from tenuto.store.changes import Changes
 from tenuto.store.clock import system_clock
 from tenuto.store.connection import Connection, Settings, make_private, unavailable
@@ -23,15 +23,21 @@ from tenuto.store.port import (
     ClaimedTask,
     Lease,
     NewRun,
+    OpenTask,
     Outgoing,
     RunFilter,
     RunRecord,
     TaskEnd,
     TurnCommit,
     TurnResult,
+    WorkerRecord,
 )
-from tenuto.store.schema import migrate
+from tenuto.store.run_rows import worker_of_columns
+from tenuto.store.schema import KNOWN_VERSION, migrate, require_schema, schema_version
+from tenuto.store.sqlite_housekeeping import SqliteHousekeeping
 from tenuto.store.sqlite_mail import listed
+from tenuto.store.sqlite_programs import SqlitePrograms
+from tenuto.store.sqlite_queues import SqliteQueueing
 from tenuto.store.writer import Reader, Writer
 
 __all__ = ["SqliteStore"]
@@ -39,7 +45,7 @@ __all__ = ["SqliteStore"]
 T = TypeVar("T")
 
 
-class SqliteStore:
+class SqliteStore(SqliteHousekeeping, SqlitePrograms, SqliteQueueing):
     """See `store.port`."""
 
     def __init__(
@@ -50,8 +56,9 @@ class SqliteStore:
         clock: Callable[[], int] = system_clock,
         busy_ms: int = 5_000,
         busy_limit_ms: int = 30_000,
+        read_only: bool = False,
     ) -> None:
-        self._settings = Settings(Path(path), clock, sync, busy_ms, busy_limit_ms)
+        self._settings = Settings(Path(path), clock, sync, busy_ms, busy_limit_ms, read_only)
         self._changes = Changes(self._foreign_commit)
         self._writer: Writer | None = None
         self._reader: Reader | None = None
@@ -68,7 +75,10 @@ class SqliteStore:
         return self._settings.sync
 
     async def open(self) -> None:
-        if self._writer is not None:
+        if self._writer is not None or self._reader is not None:
+            return
+        if self._settings.read_only:
+            await self._open_to_read()
             return
         try:
             make_private(self.path.parent)
@@ -85,6 +95,17 @@ class SqliteStore:
             await self.close()
             raise
 
+    async def _open_to_read(self) -> None:
+        """Looks at a file as it is: nothing is created, migrated or set."""
+        if not self.path.is_file():
+            raise StoreUnavailableError(f"{self.path}: there is no such file")
+        self._reader = Reader(self._settings, require_schema)
+        try:
+            self._version = await self._reader.do(_data_version)
+        except BaseException:
+            await self.close()
+            raise
+
     async def close(self) -> None:
         threads = (self._writer, self._reader)
         self._writer = self._reader = None
@@ -95,10 +116,22 @@ class SqliteStore:
     async def now(self) -> int:
         return self._settings.clock()
 
-    async def _write(self, work: Callable[[Connection], T]) -> T:
+    def clock(self) -> int:
+        return self._settings.clock()
+
+    @property
+    def commits_at_once(self) -> int:
+        return 1  # there is one writer
+
+    async def schema(self) -> tuple[int, int]:
+        return await self._read(schema_version), KNOWN_VERSION
+
+    async def _write(self, work: Callable[[Connection], T], short: Callable[[Connection], T | None] | None = None) -> T:
+        if self._settings.read_only:
+            raise StoreUnavailableError(f"{self.path} was opened for reading only")
         if self._writer is None:
             raise StoreUnavailableError(f"{self.path}: the store is not open")
-        return await self._writer.do(work)
+        return await self._writer.do(work, short=short)
 
     async def _read(self, work: Callable[[Connection], T]) -> T:
         if self._reader is None:
@@ -106,9 +139,10 @@ class SqliteStore:
         return await self._reader.do(work)
 
     async def _foreign_commit(self) -> bool:
-        if self._writer is None:
+        thread = self._writer or self._reader
+        if thread is None:
             return False
-        version = await self._writer.do(_data_version, quiet=True)
+        version = await thread.do(_data_version, quiet=True)
         before, self._version = self._version, version
         return version != before
 
@@ -116,6 +150,10 @@ class SqliteStore:
 
     async def create(self, run: NewRun) -> bool:
         return await self._write(lambda connection: sqlite_runs.create(connection, run))
+
+    async def adopt(self, run: AdoptedRun) -> bool:
+        """Takes a run of another store, as it is; see `store.adoption`."""
+        return await self._write(lambda connection: sqlite_adoption.adopt(connection, run))
 
     async def get(self, run_id: str) -> RunRecord | None:
         return await self._read(lambda connection: sqlite_runs.get(connection, run_id))
@@ -128,6 +166,13 @@ class SqliteStore:
 
     async def send(self, run_id: str, mail: Mail, message_id: str | None = None) -> int | None:
         return await self._write(lambda connection: sqlite_mail.send(connection, run_id, mail, message_id))
+
+    async def signal_and_claim(
+        self, worker_id: str, run_id: str, mail: Mail, message_id: str | None
+    ) -> tuple[int | None, Claim | None]:
+        return await self._write(
+            lambda connection: sqlite_runs.signal_and_claim(connection, worker_id, run_id, mail, message_id)
+        )
 
     async def answer(self, run_id: str, update_id: str) -> bytes | None:
         values = {"run": run_id, "message": update_id, "kept": ANSWER_KEPT_MS}
@@ -156,14 +201,12 @@ class SqliteStore:
     async def reopen(self, back: TurnCommit) -> None:
         await self._write(lambda connection: sqlite_turns.reopen(connection, back))
 
-    async def enqueue(self, task: EnqueueTask) -> str:
-        """Queues a task without a workflow; its id, or that of the open one with its key."""
-        return await self._write(lambda connection: sqlite_tasks.queue_task(connection, task, None))
+    async def open_tasks(self, run_id: str) -> list[OpenTask]:
+        found = await self._read(lambda connection: connection.all("tasks_of", {"run": run_id}))
+        return [OpenTask(*row) for row in found]
 
-    async def task(self, task_id: str) -> tuple[str, bytes | None, bytes | None, int] | None:
-        """A task's status, output, error and attempts."""
-        row = await self._read(lambda connection: connection.one("get_task", {"id": task_id}))
-        return None if row is None else (row[0], row[1], row[2], row[3])
+    async def live_workers(self) -> list[WorkerRecord]:
+        return [worker_of_columns(row) for row in await self._read(lambda connection: connection.all("live_workers"))]
 
     async def open_hook(self, run_id: str, key: str, token_hash: str) -> bool:
         return await self._write(lambda connection: sqlite_runs.open_hook(connection, run_id, key, token_hash))
@@ -177,9 +220,16 @@ class SqliteStore:
 
     # --- workers
 
-    async def register(self, worker_id: str, lease_ms: int, capability: str, definitions: Mapping[str, str]) -> None:
+    async def register(
+        self,
+        worker_id: str,
+        lease_ms: int,
+        capability: str,
+        definitions: Mapping[str, str],
+        queues: Sequence[str] | None = None,
+    ) -> None:
         await self._write(
-            lambda connection: sqlite_workers.register(connection, worker_id, lease_ms, capability, definitions)
+            lambda connection: sqlite_workers.register(connection, worker_id, lease_ms, capability, definitions, queues)
         )
 
     async def heartbeat(self, worker_id: str, lease_ms: int) -> bool:
@@ -191,8 +241,10 @@ class SqliteStore:
     async def claim(self, run_id: str) -> Lease:
         return await self._write(lambda connection: sqlite_runs.claim_one(connection, run_id))
 
-    async def claim_runs(self, worker_id: str, known: Sequence[str], limit: int) -> list[Claim]:
-        return await self._write(lambda connection: sqlite_runs.claim_runs(connection, worker_id, known, limit))
+    async def claim_runs(
+        self, worker_id: str, known: Sequence[str], limit: int, queues: Sequence[str] | None = None
+    ) -> list[Claim]:
+        return await self._write(lambda connection: sqlite_runs.claim_runs(connection, worker_id, known, limit, queues))
 
     async def claim_tasks(
         self, worker_id: str, known: Sequence[str], queues: Sequence[str] | None, limit: int
@@ -201,15 +253,25 @@ class SqliteStore:
             lambda connection: sqlite_tasks.claim_tasks(connection, worker_id, known, queues, limit)
         )
 
-    async def absorb(self, run_ids: Sequence[str]) -> list[str]:
+    async def leased(self, worker_id: str) -> list[Claim]:
+        return await self._read(lambda connection: sqlite_runs.leased(connection, worker_id))
+
+    async def absorb(self, worker_id: str, run_ids: Sequence[str]) -> list[str]:
         # A look first: nearly always there is nothing, and a wake-up that comes after the look stays for the next.
-        ids = {"runs": listed(run_ids)}
+        ids = {"runs": listed(run_ids), "worker": worker_id}
         if not run_ids or not await self._read(lambda connection: connection.all("pending_resumes", ids)):
             return []
-        return await self._write(lambda connection: sqlite_runs.absorb(connection, run_ids))
+        found = await self._write(lambda connection: connection.all("absorb", ids))
+        return [run for (run,) in found]
 
     async def mail(self, run_id: str, above: int) -> list[tuple[int, Mail]]:
         return await self._read(lambda connection: sqlite_mail.read_mail(connection, run_id, above))
+
+    async def rows_of(self, run_ids: Sequence[str]) -> dict[str, list[tuple[bytes, bytes]]]:
+        return await self._read(lambda connection: sqlite_runs.rows_of(connection, run_ids))
+
+    async def mail_of(self, above: Mapping[str, int]) -> dict[str, list[tuple[int, Mail]]]:
+        return await self._read(lambda connection: sqlite_mail.mail_of(connection, above))
 
     async def timers(self, run_id: str) -> list[str]:
         """The locations of a run's timers that are there: one deleted by hand is not (P4)."""
@@ -223,7 +285,9 @@ class SqliteStore:
         return list(result.undelivered)
 
     async def commit_group(self, commits: Sequence[TurnCommit]) -> list[TurnResult]:
-        return await self._write(lambda connection: sqlite_turns.commit_group(connection, commits))
+        return await self._write(
+            lambda connection: sqlite_turns.commit_group(connection, commits), sqlite_turns.as_one_row(commits)
+        )
 
     async def end_task(self, end: TaskEnd) -> bool:
         return await self._write(lambda connection: sqlite_tasks.end_task(connection, end))

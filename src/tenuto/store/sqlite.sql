@@ -84,6 +84,21 @@ VALUES (:id, 'workflow', :target, :queue, :priority, tenuto_now() + :delay, :sta
         :partition, :attributes, tenuto_now())
 ON CONFLICT DO NOTHING
 
+-- adopt_run: a run of another store, as it was there; nothing if its id is taken. It is nobody's, and nothing wakes it.
+INSERT INTO executions (id, type, target_name, queue, ready_at, status, reason, definition, run_no, inbox_seq,
+                        attributes, created_at, started_at, completed_at)
+VALUES (:id, 'workflow', :target, :queue, tenuto_now(), :status, :reason, :definition, :run_no, :inbox_seq,
+        :attributes, :created_at, :started_at, :completed_at)
+ON CONFLICT DO NOTHING
+
+-- begin_run: a new run that its worker has begun with; stored together with its first turn, as that leaves it. Not in a
+-- queue that was told anything: there it must wait to be claimed, from the commit on that told it.
+INSERT INTO executions (id, type, target_name, queue, priority, ready_at, status, definition, dedup_key, partition_key,
+                        attributes, created_at, started_at, epoch, lease_owner, alarm, timer_count)
+SELECT ?1, 'workflow', ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?5, ?5, 1, ?11, ?12, ?13
+ WHERE NOT EXISTS (SELECT 1 FROM queues WHERE name = ?3)
+ON CONFLICT DO NOTHING
+
 -- insert_task: a task, of a run or by itself; nothing if its id or key is taken.
 INSERT INTO executions (id, type, target_name, queue, priority, ready_at, status, args, parent_workflow_id, parent_op,
                         max_attempts, backoff_ms, backoff_max_ms, timeout_ms, heartbeat_ms, dedup_key, partition_key,
@@ -107,6 +122,11 @@ SELECT id, target_name, status, epoch, alarm, reason, started_by, started_op, pa
        run_no, created_at, started_at, completed_at, attributes
   FROM executions WHERE id = :id AND type = 'workflow'
 
+-- leased_runs: the runs a worker has the lease of.
+SELECT id, target_name, status, epoch, alarm, reason, started_by, started_op, parent_workflow_id, definition, queue,
+       run_no, created_at, started_at, completed_at, attributes
+  FROM executions WHERE lease_owner = :worker AND +type = 'workflow' ORDER BY id
+
 -- all_runs: every run, oldest first.
 SELECT id, target_name, status, epoch, alarm, reason, started_by, started_op, parent_workflow_id, definition, queue,
        run_no, created_at, started_at, completed_at, attributes
@@ -129,6 +149,10 @@ SELECT id, target_name, status, epoch, alarm, reason, started_by, started_op, pa
 -- all_rows: everything of a run, in byte order.
 SELECT key, value FROM workflow_execution_context WHERE workflow_id = :id ORDER BY key
 
+-- rows_of_runs: everything of several runs, each in byte order.
+SELECT c.workflow_id, c.key, c.value
+  FROM json_each(:ids) r CROSS JOIN workflow_execution_context c ON c.workflow_id = r.value ORDER BY r.key, c.key
+
 -- range_rows: a half-open range of a run's keys, in byte order.
 SELECT key, value FROM workflow_execution_context
  WHERE workflow_id = :id AND key >= :first AND key < :last ORDER BY key
@@ -136,6 +160,14 @@ SELECT key, value FROM workflow_execution_context
 -- put_rows: the hot path: one statement per row, nothing else is touched. Columns by place, for speed.
 INSERT INTO workflow_execution_context (workflow_id, key, value) VALUES (?1, ?2, ?3)
 ON CONFLICT (workflow_id, key) DO UPDATE SET value = excluded.value
+
+-- commit_row: one row of a run that goes on as it is, as a transaction of its own, and its fence with it (P5). Nothing is
+-- written, and there is no answer, where the run is another's or its own row has to change.
+INSERT INTO workflow_execution_context (workflow_id, key, value)
+SELECT id, ?2, ?3 FROM executions
+ WHERE id = ?1 AND epoch = ?4 AND status = 'running' AND reclaims = 0 AND inbox_seen >= ?5 AND alarm IS ?6
+ON CONFLICT (workflow_id, key) DO UPDATE SET value = excluded.value
+RETURNING 1
 
 -- delete_rows: single rows of a run.
 DELETE FROM workflow_execution_context WHERE workflow_id = ?1 AND key = ?2
@@ -177,6 +209,17 @@ SELECT count(*) FROM workflow_execution_context WHERE workflow_id = :run AND key
 SELECT seq, data FROM workflow_inbox
  WHERE workflow_id = :run AND seq > :above AND seq > 0 AND answer IS NULL ORDER BY seq
 
+-- inboxes: undecided mail of several runs, each above its own number. Runs come with that number, and with the key a
+-- signal of the next would have.
+SELECT i.workflow_id, i.seq, i.data
+  FROM json_each(:above) r CROSS JOIN workflow_inbox i ON i.workflow_id = r.key
+ WHERE i.seq > r.value ->> 0 AND i.seq > 0 AND i.answer IS NULL
+
+-- signals_of: the signals among their rows.
+SELECT c.workflow_id, c.key, c.value
+  FROM json_each(:above) r CROSS JOIN workflow_execution_context c
+    ON c.workflow_id = r.key AND c.key >= unhex(r.value ->> 1) AND c.key < :last
+
 -- delete_mail: mail that a turn decided. A rejected update stays, as its answer.
 DELETE FROM workflow_inbox
  WHERE workflow_id = :run AND seq IN (SELECT value FROM json_each(:numbers)) AND answer IS NULL
@@ -199,12 +242,12 @@ DELETE FROM workflow_inbox
 -- delete_old_answers: nobody came for them.
 DELETE FROM workflow_inbox WHERE answer IS NOT NULL AND at <= tenuto_now() - :kept
 
--- answer_open_updates: the run ended first (P8).
+-- answer_open_updates: these runs ended first (P8).
 UPDATE workflow_inbox SET answer = :answer, at = tenuto_now()
- WHERE workflow_id = :run AND kind = 'update' AND answer IS NULL
+ WHERE workflow_id IN (SELECT value FROM json_each(:runs)) AND kind = 'update' AND answer IS NULL
 
--- empty_inbox: a closed run reads no mail (V4).
-DELETE FROM workflow_inbox WHERE workflow_id = :run AND answer IS NULL
+-- empty_inboxes: closed runs read no mail (V4).
+DELETE FROM workflow_inbox WHERE workflow_id IN (SELECT value FROM json_each(:runs)) AND answer IS NULL
 
 -- wake: at most one pending resume per run (Q4). The no-op update is what a store with row locks needs; here it only
 -- keeps the statement the same.
@@ -235,14 +278,20 @@ UPDATE executions
 RETURNING id, target_name, status, epoch, alarm, reason, started_by, started_op, parent_workflow_id, definition, queue,
           run_no, created_at, started_at, completed_at, attributes
 
--- ready_queues: the queues that have something of a type to claim: a skip scan, one probe of executions_ready each.
+-- ready_queues: the queues that have something to claim and no limits: a skip scan, one probe of executions_ready each.
+-- Whether a queue has limits is read here and not remembered, so that a new one holds from its commit on.
 WITH RECURSIVE waiting (queue) AS (
     SELECT (SELECT queue FROM executions WHERE status = 'pending' ORDER BY queue LIMIT 1)
     UNION ALL
     SELECT (SELECT e.queue FROM executions e WHERE e.status = 'pending' AND e.queue > waiting.queue
              ORDER BY e.queue LIMIT 1)
       FROM waiting WHERE waiting.queue IS NOT NULL)
-SELECT queue FROM waiting WHERE queue IS NOT NULL
+SELECT queue FROM waiting
+ WHERE queue IS NOT NULL
+   AND NOT EXISTS (SELECT 1 FROM queues q
+                    WHERE q.name = waiting.queue
+                      AND (q.paused OR coalesce(q.concurrency, q.worker_concurrency, q.partition_concurrency,
+                                                q.rate_limit) IS NOT NULL))
 
 -- pick_ready: what is ready in one queue and known here, in the order of executions_ready (Q3).
 SELECT id, priority, ready_at FROM executions
@@ -255,7 +304,7 @@ UPDATE executions
    SET status = 'running', lease_owner = :worker, epoch = epoch + 1, attempt = attempt + 1, started_at = tenuto_now()
  WHERE id IN (SELECT value FROM json_each(:ids))
 RETURNING id, target_name, args, epoch, attempt, max_attempts, backoff_ms, backoff_max_ms, timeout_ms, heartbeat_ms,
-          parent_workflow_id, coalesce(parent_op, '')
+          parent_workflow_id, coalesce(parent_op, ''), queue
 
 -- raise_epoch: a lease on one run by id; every older one can no longer write.
 UPDATE executions SET epoch = epoch + 1 WHERE id = :run AND type = 'workflow' RETURNING epoch
@@ -270,20 +319,25 @@ UPDATE executions
 SELECT parent_workflow_id FROM executions
  WHERE target_name = 'builtin.resume_workflow' AND status = 'pending'
    AND parent_workflow_id IN (SELECT w.id FROM executions w
-                               WHERE w.id IN (SELECT value FROM json_each(:runs)) AND w.status = 'running')
+                               WHERE w.id IN (SELECT value FROM json_each(:runs)) AND +w.lease_owner = :worker)
 
--- absorb: the owner of live runs takes their wake-ups, before it reads their mail (Q5). Only of runs that are leased: a
--- worker that was stopped past its lease still believes in runs that were swept, and would take the wake-up that the
--- sweep gave them (I9).
+-- absorb: the owner of live runs takes their wake-ups, before it reads their mail (Q5). Only of runs whose lease it has:
+-- a worker that was stopped past its lease still believes in runs that were swept, and would take the wake-up that the
+-- sweep gave them, or that their new owner is to find (I9).
 DELETE FROM executions
  WHERE target_name = 'builtin.resume_workflow' AND status = 'pending'
    AND parent_workflow_id IN (SELECT w.id FROM executions w
-                               WHERE w.id IN (SELECT value FROM json_each(:runs)) AND w.status = 'running')
+                               WHERE w.id IN (SELECT value FROM json_each(:runs)) AND +w.lease_owner = :worker)
 RETURNING parent_workflow_id
 
 -- turn_run: what a turn's commit is held against (Q7). Columns by place, for speed.
 SELECT epoch, status, inbox_seq, inbox_seen, reclaims, alarm, timer_count
   FROM executions WHERE id = ?1 AND type = 'workflow'
+
+-- running_turns: the same for several runs that go on as they are.
+SELECT e.id, e.epoch, e.inbox_seen, e.alarm
+  FROM json_each(?1) r CROSS JOIN executions e ON e.id = r.value
+ WHERE e.status = 'running' AND e.reclaims = 0
 
 -- cancel_above: an acknowledged cancel that the turn was not given (V7).
 SELECT 1 FROM workflow_inbox WHERE workflow_id = :run AND kind = 'cancel' AND seq > :seen LIMIT 1
@@ -295,7 +349,7 @@ UPDATE executions SET inbox_seen = ?2, alarm = ?3, reclaims = ?4 WHERE id = ?1
 UPDATE executions
    SET status = CASE WHEN pause_requested THEN 'paused' WHEN inbox_seq > :seen THEN 'running' ELSE 'suspended' END,
        lease_owner = CASE WHEN NOT pause_requested AND inbox_seq > :seen THEN lease_owner END,
-       pause_requested = 0, inbox_seen = max(inbox_seen, :seen), alarm = :alarm, reason = NULL, parked_by = NULL,
+       holds_slot = CASE WHEN pause_requested THEN 0 ELSE holds_slot END, pause_requested = 0, inbox_seen = max(inbox_seen, :seen), alarm = :alarm, reason = NULL, parked_by = NULL,
        reclaims = CASE WHEN :progress THEN 0 ELSE reclaims END,
        run_no = run_no + :continued, definition = coalesce(:definition, definition),
        timer_count = CASE WHEN :timed
@@ -328,7 +382,7 @@ DELETE FROM timer_tasks WHERE id = ?1
 
 -- start_timers: timers a turn asked for; the same place again is the same timer with a new deadline.
 INSERT INTO timer_tasks (id, fire_at, workflow_id, timer_type, metadata, created_at)
-VALUES (?1, ?2, ?3, ?4, ?5, tenuto_now())
+VALUES (?1, ?2, ?3, ?4, ?5, ?6)
 ON CONFLICT (id) DO UPDATE SET fire_at = excluded.fire_at, timer_type = excluded.timer_type
 
 -- start_alarm: the run's earliest deadline has a row, whatever made it: a cancel's time limit has no timer of its own.
@@ -343,12 +397,16 @@ SELECT metadata FROM timer_tasks WHERE workflow_id = :run AND metadata IS NOT NU
 -- delete_timers: all of one execution.
 DELETE FROM timer_tasks WHERE workflow_id = :id
 
--- delete_resume: a closed run needs no wake-up (V7).
-DELETE FROM executions
- WHERE parent_workflow_id = :run AND target_name = 'builtin.resume_workflow' AND status = 'pending'
+-- empty_timers: all of these runs.
+DELETE FROM timer_tasks WHERE workflow_id IN (SELECT value FROM json_each(:runs))
 
--- delete_hooks: tokens of a closed run lead nowhere.
-DELETE FROM hooks WHERE workflow_id = :run
+-- delete_resumes: closed runs need no wake-up (V7).
+DELETE FROM executions
+ WHERE parent_workflow_id IN (SELECT value FROM json_each(:runs))
+   AND target_name = 'builtin.resume_workflow' AND status = 'pending'
+
+-- delete_hooks: tokens of closed runs lead nowhere.
+DELETE FROM hooks WHERE workflow_id IN (SELECT value FROM json_each(:runs))
 
 -- hook_owner: the run that has a token. Closing a run deletes its hooks, so it is an open one.
 SELECT workflow_id FROM hooks WHERE token_hash = :token
@@ -375,6 +433,9 @@ SELECT started_by, started_op, target_name, status FROM executions WHERE id = :i
 
 -- end_of: whom to tell about the end of an execution.
 SELECT parent_workflow_id, parent_op FROM executions WHERE id = :id AND parent_workflow_id IS NOT NULL
+
+-- followed: which of these executions anybody follows without having started them.
+SELECT DISTINCT target_id FROM watchers WHERE target_id IN (SELECT value FROM json_each(:ids))
 
 -- watchers_of: who follows an execution without having started it.
 SELECT workflow_id, op FROM watchers WHERE target_id = :id ORDER BY workflow_id, op
@@ -409,8 +470,19 @@ SELECT id FROM executions
  WHERE parent_workflow_id = :run AND +type = 'task' AND target_name <> 'builtin.resume_workflow'
    AND status IN ('scheduled', 'pending', 'running')
 
+-- tasks_of: the open tasks of a run, for those who ask why it waits.
+SELECT id, target_name, queue, status, attempt, max_attempts, ready_at, coalesce(parent_op, ''), lease_owner
+  FROM executions
+ WHERE parent_workflow_id = :run AND +type = 'task' AND target_name <> 'builtin.resume_workflow'
+   AND status IN ('scheduled', 'pending', 'running')
+ ORDER BY created_at, id
+
+-- live_workers: those whose lease is not over.
+SELECT id, host, pid, release, queues, started_at, lease_until
+  FROM workers WHERE lease_until >= tenuto_now() ORDER BY started_at, id
+
 -- owned_task: an attempt that its worker still has (Q8).
-SELECT parent_workflow_id, parent_op FROM executions
+SELECT parent_workflow_id, parent_op, target_name, attempt, cancel_requested FROM executions
  WHERE id = :id AND epoch = :epoch AND status = 'running' AND type = 'task'
 
 -- end_task: the final outcome.
@@ -419,10 +491,12 @@ UPDATE executions
  WHERE id = :id
 
 -- retry_task: tried again later; its start is a timer.
-UPDATE executions SET status = 'scheduled', lease_owner = NULL, error = :error, ready_at = :at WHERE id = :id
+UPDATE executions SET status = 'scheduled', lease_owner = NULL, holds_slot = 0, error = :error, ready_at = :at
+ WHERE id = :id
 
 -- get_task: a task as its client sees it.
-SELECT status, output, error, attempt FROM executions WHERE id = :id AND type = 'task'
+SELECT status, output, error, attempt, target_name, queue, coalesce(parent_op, '') FROM executions
+ WHERE id = :id AND type = 'task' AND target_name <> 'builtin.resume_workflow'
 
 -- due_timers: what is due, of runs (Q9) and of items that wait for their start (Q10).
 SELECT id, workflow_id, timer_type FROM timer_tasks WHERE fire_at <= tenuto_now() ORDER BY fire_at LIMIT :limit
@@ -439,8 +513,8 @@ UPDATE executions
 SELECT min(fire_at) FROM timer_tasks
 
 -- insert_worker: makes a worker known.
-INSERT INTO workers (id, lease_until, started_at, host, pid, release, capability)
-VALUES (:id, tenuto_now() + :lease, tenuto_now(), :host, :pid, :release, :capability)
+INSERT INTO workers (id, lease_until, started_at, host, pid, release, queues, capability)
+VALUES (:id, tenuto_now() + :lease, tenuto_now(), :host, :pid, :release, :queues, :capability)
 ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until, capability = excluded.capability
 
 -- insert_definition: what workers have, so that clients can name it.
@@ -460,7 +534,8 @@ UPDATE executions SET status = 'suspended', lease_owner = NULL, epoch = epoch + 
 
 -- give_back_tasks: claimable again at once; the attempt does not count.
 UPDATE executions
-   SET status = 'pending', lease_owner = NULL, epoch = epoch + 1, attempt = max(attempt - 1, 0), ready_at = tenuto_now()
+   SET status = 'pending', lease_owner = NULL, epoch = epoch + 1, attempt = max(attempt - 1, 0), ready_at = tenuto_now(),
+       holds_slot = 0
  WHERE lease_owner = :worker AND +type = 'task'
 
 -- delete_worker: it has left in good order.
@@ -468,7 +543,8 @@ DELETE FROM workers WHERE id = :id
 
 -- lost_leases: leases whose worker is gone (Q11).
 SELECT e.id, e.type, e.reclaims, coalesce(k.capability, (SELECT capability FROM workers ORDER BY started_at DESC LIMIT 1)),
-       e.target_name, e.parent_op, e.attempt, e.max_attempts, e.backoff_ms, e.backoff_max_ms, e.pause_requested
+       e.target_name, e.parent_op, e.attempt, e.max_attempts, e.backoff_ms, e.backoff_max_ms, e.pause_requested,
+       e.cancel_requested
   FROM executions e LEFT JOIN workers k ON k.id = e.lease_owner
  WHERE e.lease_owner IS NOT NULL AND (k.id IS NULL OR k.lease_until < tenuto_now())
  ORDER BY +e.id LIMIT :limit
@@ -480,7 +556,7 @@ DELETE FROM workers
 -- sweep_run: taken from its worker, which can no longer write (V3).
 UPDATE executions
    SET status = :status, lease_owner = NULL, epoch = epoch + 1, reclaims = reclaims + 1, reason = :reason,
-       parked_by = :parked_by, pause_requested = 0
+       parked_by = :parked_by, pause_requested = 0, holds_slot = CASE :status WHEN 'suspended' THEN holds_slot ELSE 0 END
  WHERE id = :id
 
 -- sweep_task: taken from its worker; what becomes of it is decided in the same transaction.
@@ -501,7 +577,8 @@ SELECT id, timer_count > (SELECT count(*) FROM timer_tasks t WHERE t.workflow_id
 -- pause_now: a run nobody works on. One that waits for its start is paused when that comes.
 UPDATE executions
    SET status = CASE WHEN status IN ('suspended', 'pending') AND lease_owner IS NULL THEN 'paused' ELSE status END,
-       pause_requested = CASE WHEN status IN ('running', 'scheduled') OR lease_owner IS NOT NULL THEN 1 ELSE 0 END
+       pause_requested = CASE WHEN status IN ('running', 'scheduled') OR lease_owner IS NOT NULL THEN 1 ELSE 0 END,
+       holds_slot = CASE WHEN status IN ('suspended', 'pending') AND lease_owner IS NULL THEN 0 ELSE holds_slot END
  WHERE id = :run AND type = 'workflow' AND status IN ('scheduled', 'pending', 'running', 'suspended', 'paused')
 RETURNING status
 
@@ -536,3 +613,199 @@ DELETE FROM workflow_execution_context WHERE workflow_id IN (SELECT value FROM j
 
 -- delete_details: heartbeat details of steps that will not report any more.
 DELETE FROM step_details WHERE workflow_id IN (SELECT value FROM json_each(:ids))
+
+-- Schedules, background leases, retention.
+
+-- put_schedule: the same rule again keeps its times; another one is armed anew, and what waited for the old is dropped.
+INSERT INTO schedules (name, target, args, queue, cron, every, tz, overlap, catch_up, start_at, end_at, anchor, next_at)
+VALUES (:name, :target, :args, :queue, :cron, :every, :tz, :overlap, :catch_up, :start_at, :end_at, :anchor, :next_at)
+ON CONFLICT (name) DO UPDATE
+   SET target = excluded.target, args = excluded.args, queue = excluded.queue, overlap = excluded.overlap,
+       catch_up = excluded.catch_up, cron = excluded.cron, every = excluded.every, tz = excluded.tz,
+       start_at = excluded.start_at, end_at = excluded.end_at, revision = schedules.revision + 1,
+       anchor = CASE WHEN (schedules.cron, schedules.every, schedules.tz, schedules.start_at, schedules.end_at)
+                          IS (excluded.cron, excluded.every, excluded.tz, excluded.start_at, excluded.end_at)
+                     THEN schedules.anchor ELSE excluded.anchor END,
+       next_at = CASE WHEN (schedules.cron, schedules.every, schedules.tz, schedules.start_at, schedules.end_at)
+                           IS (excluded.cron, excluded.every, excluded.tz, excluded.start_at, excluded.end_at)
+                      THEN schedules.next_at ELSE excluded.next_at END,
+       waiting_at = CASE WHEN (schedules.cron, schedules.every, schedules.tz, schedules.start_at, schedules.end_at)
+                              IS (excluded.cron, excluded.every, excluded.tz, excluded.start_at, excluded.end_at)
+                         THEN schedules.waiting_at END
+
+-- all_schedules: every one there is, by name.
+SELECT name, target, args, queue, cron, every, tz, overlap, catch_up, start_at, end_at, anchor, next_at, waiting_at,
+       last_id, paused, revision
+  FROM schedules ORDER BY name
+
+-- get_schedule: one of them, by its name.
+SELECT name, target, args, queue, cron, every, tz, overlap, catch_up, start_at, end_at, anchor, next_at, waiting_at,
+       last_id, paused, revision
+  FROM schedules WHERE name = :name
+
+-- set_schedule: paused or armed anew, if it is still the one that was seen.
+UPDATE schedules SET paused = :paused, next_at = :next_at, revision = revision + 1
+ WHERE name = :name AND revision = :revision RETURNING name
+
+-- delete_schedule: nothing more is started; its runs stay.
+DELETE FROM schedules WHERE name = :name RETURNING name
+
+-- due_schedules: what has something to do, and whether the run before is still open. Two lookups by index, so that
+-- its cost does not grow with the schedules there are.
+SELECT s.name, s.target, s.args, s.queue, s.cron, s.every, s.tz, s.overlap, s.catch_up, s.start_at, s.end_at, s.anchor,
+       s.next_at, s.waiting_at, s.last_id, s.paused, s.revision, coalesce(e.completed_at IS NULL AND e.id IS NOT NULL, 0)
+  FROM schedules s LEFT JOIN executions e ON e.id = s.last_id
+ WHERE NOT s.paused
+   AND s.name IN (SELECT name FROM schedules WHERE next_at <= tenuto_now()
+                  UNION ALL
+                  SELECT w.name FROM schedules w LEFT JOIN executions l ON l.id = w.last_id
+                   WHERE w.waiting_at IS NOT NULL AND (l.id IS NULL OR l.completed_at IS NOT NULL))
+ ORDER BY s.next_at, s.name LIMIT :limit
+
+-- next_schedule: when the loop has to look again.
+SELECT min(next_at) FROM schedules WHERE next_at > tenuto_now() AND NOT paused
+
+-- fire_schedule: the schedule moves on, if nobody was faster; its runs are in the same transaction (R049, R050).
+UPDATE schedules
+   SET next_at = :next_at, waiting_at = :waiting_at, last_id = :last_id, revision = revision + 1
+ WHERE name = :name AND revision = :revision AND NOT paused RETURNING name
+
+-- take_background: taken or renewed; no row: somebody else has it (Q12).
+INSERT INTO background_leases AS b (name, owner, until) VALUES (:name, :owner, tenuto_now() + :ttl)
+ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, until = excluded.until
+ WHERE b.owner = excluded.owner OR b.until < tenuto_now() RETURNING owner
+
+-- drop_background: a worker that leaves in good order lets another begin at once.
+DELETE FROM background_leases WHERE owner = :worker
+
+-- expired: closed longer than retention: runs without an open child, and tasks that belong to no run. A run's own tasks
+-- go with it.
+SELECT id FROM executions e
+ WHERE completed_at <= tenuto_now() - :retention
+   AND CASE type WHEN 'task' THEN parent_workflow_id IS NULL
+                 ELSE NOT EXISTS (SELECT 1 FROM executions c
+                                   WHERE c.parent_workflow_id = e.id AND +c.type = 'workflow' AND c.completed_at IS NULL)
+       END
+ ORDER BY completed_at LIMIT :limit
+
+-- identity: what tells this store from every other one.
+SELECT store_id FROM tenuto_meta
+
+-- defined: what workers have registered, for clients that name it.
+SELECT DISTINCT id FROM definitions ORDER BY id
+
+-- Queues: limits, what they let begin, tasks by themselves, and pages of runs.
+
+-- set_queue: what a queue was told, in place of what it was told before.
+INSERT INTO queues (name, concurrency, worker_concurrency, partition_concurrency, rate_limit, rate_period, paused)
+VALUES (:name, :concurrency, :worker_concurrency, :partition_concurrency, :rate_limit, :rate_period, :paused)
+ON CONFLICT (name) DO UPDATE
+   SET concurrency = excluded.concurrency, worker_concurrency = excluded.worker_concurrency,
+       partition_concurrency = excluded.partition_concurrency, rate_limit = excluded.rate_limit,
+       rate_period = excluded.rate_period, paused = excluded.paused
+
+-- limited_queues: the few that claims have to be careful with.
+SELECT name FROM queues
+ WHERE paused OR coalesce(concurrency, worker_concurrency, partition_concurrency, rate_limit) IS NOT NULL
+
+-- list_queues: those that were told something and those that have work; waiting, running, slots taken. Running ones are
+-- found by their leases, the others by the indexes that claims use.
+WITH waiting (name, items) AS (
+    SELECT queue, count(*) FROM executions WHERE status = 'pending' AND queue <> 'system' GROUP BY queue),
+running (name, items) AS (
+    SELECT queue, count(*) FROM executions WHERE lease_owner IS NOT NULL AND +status = 'running' GROUP BY queue),
+slots (name, items) AS (
+    SELECT queue, count(*) FROM executions WHERE holds_slot GROUP BY queue),
+names (name) AS (
+    SELECT name FROM queues UNION SELECT name FROM waiting UNION SELECT name FROM running UNION SELECT name FROM slots)
+SELECT n.name, q.concurrency, q.worker_concurrency, q.partition_concurrency, q.rate_limit, q.rate_period,
+       coalesce(q.paused, 0), coalesce(w.items, 0), coalesce(r.items, 0), coalesce(s.items, 0)
+  FROM names n LEFT JOIN queues q ON q.name = n.name LEFT JOIN waiting w ON w.name = n.name
+  LEFT JOIN running r ON r.name = n.name LEFT JOIN slots s ON s.name = n.name
+ ORDER BY n.name
+
+-- queue_states: how far queues with limits are used up, as far as they have something to begin. The rate counts what
+-- began in the window that ends now.
+SELECT q.name, q.concurrency, q.worker_concurrency, q.partition_concurrency, q.rate_limit, q.rate_period, q.paused,
+       (SELECT count(*) FROM executions e WHERE e.holds_slot AND e.queue = q.name),
+       (SELECT count(*) FROM queue_starts t WHERE t.queue = q.name AND t.at > tenuto_now() - q.rate_period),
+       (SELECT min(at) FROM queue_starts t WHERE t.queue = q.name AND t.at > tenuto_now() - q.rate_period)
+  FROM queues q
+ WHERE NOT q.paused AND coalesce(q.concurrency, q.worker_concurrency, q.partition_concurrency, q.rate_limit) IS NOT NULL
+   AND (:queues IS NULL OR q.name IN (SELECT value FROM json_each(:queues)))
+   AND EXISTS (SELECT 1 FROM executions e WHERE e.status = 'pending' AND e.queue = q.name)
+ ORDER BY q.name
+
+-- waiting_partitions: the partitions of a queue that have something to begin, and the slots each has taken: a skip scan,
+-- one probe of executions_partition each, so that a full partition with a thousand items costs as much as one with two.
+WITH RECURSIVE waiting (partition) AS (
+    SELECT (SELECT partition_key FROM executions
+             WHERE status = 'pending' AND partition_key IS NOT NULL AND queue = :queue ORDER BY partition_key LIMIT 1)
+    UNION ALL
+    SELECT (SELECT e.partition_key FROM executions e
+             WHERE e.status = 'pending' AND e.partition_key IS NOT NULL AND e.queue = :queue
+               AND e.partition_key > waiting.partition ORDER BY e.partition_key LIMIT 1)
+      FROM waiting WHERE waiting.partition IS NOT NULL)
+SELECT partition,
+       (SELECT count(*) FROM executions s WHERE s.holds_slot AND s.queue = :queue AND s.partition_key = partition)
+  FROM waiting WHERE partition IS NOT NULL
+
+-- pick_partition: what is ready in one partition, in the order of executions_partition.
+SELECT id, priority, ready_at, type = 'workflow' FROM executions
+ WHERE status = 'pending' AND partition_key IS NOT NULL AND queue = :queue AND partition_key = :partition
+   AND target_name IN (SELECT value FROM json_each(:known))
+ ORDER BY priority DESC, ready_at, id LIMIT :limit
+
+-- pick_keyless: what is ready in a queue with partitions and belongs to none. The key is the last column of
+-- executions_ready, so that those that have one are passed over without being looked up.
+SELECT id, priority, ready_at FROM executions
+ WHERE status = 'pending' AND queue = :queue AND type = :type AND partition_key IS NULL
+   AND target_name IN (SELECT value FROM json_each(:known))
+ ORDER BY priority DESC, ready_at, id LIMIT :limit
+
+-- take_slots: in the transaction that leases them.
+UPDATE executions SET holds_slot = 1 WHERE id IN (SELECT value FROM json_each(:ids))
+
+-- note_start: one start of a queue with a rate.
+INSERT INTO queue_starts (queue, at) VALUES (?1, tenuto_now())
+
+-- forget_starts: those that have left the window.
+DELETE FROM queue_starts WHERE queue = :queue AND at <= tenuto_now() - :period
+
+-- queue_place: where an item that has not begun stands, and how far its queue is used up.
+SELECT e.queue, q.concurrency, q.worker_concurrency, q.partition_concurrency, q.rate_limit, q.rate_period,
+       coalesce(q.paused, 0),
+       (SELECT count(*) FROM executions s WHERE s.holds_slot AND s.queue = e.queue),
+       (SELECT count(*) FROM queue_starts t WHERE t.queue = e.queue AND t.at > tenuto_now() - q.rate_period),
+       (SELECT min(at) FROM queue_starts t WHERE t.queue = e.queue AND t.at > tenuto_now() - q.rate_period),
+       e.status, e.partition_key,
+       (SELECT count(*) FROM executions s
+         WHERE s.holds_slot AND s.queue = e.queue AND s.partition_key = e.partition_key),
+       (SELECT count(*) FROM executions b
+         WHERE b.status = 'pending' AND b.queue = e.queue
+           AND (-b.priority, b.ready_at, b.id) < (-e.priority, e.ready_at, e.id))
+  FROM executions e LEFT JOIN queues q ON q.name = e.queue
+ WHERE e.id = :id AND e.status IN ('pending', 'scheduled') AND e.target_name <> 'builtin.resume_workflow'
+
+-- flagged_tasks: what a worker is to stop.
+SELECT id FROM executions WHERE lease_owner = :worker AND +type = 'task' AND cancel_requested ORDER BY id
+
+-- page_runs: a page of the runs that fit a filter, by id: the order does not change while they do.
+SELECT id, status FROM executions e
+ WHERE +type = 'workflow' AND id > :after AND created_at <= :until
+   AND (:status IS NULL OR status = :status)
+   AND (:target IS NULL OR target_name = :target)
+   AND (:since IS NULL OR created_at >= :since)
+   AND NOT EXISTS (SELECT 1 FROM json_each(:attributes) a
+                    WHERE NOT EXISTS (SELECT 1 FROM json_each(e.attributes) b
+                                       WHERE b.key = a.key AND b.atom = a.atom))
+ ORDER BY id LIMIT :limit
+
+-- insert_program: kept for ever; the same hash is the same text.
+INSERT INTO programs (hash, source) VALUES (:hash, :source) ON CONFLICT DO NOTHING
+
+-- program: the text under a hash.
+SELECT source FROM programs WHERE hash = :hash
+
+-- programs_of: what programs define, for workers that can run them.
+SELECT id, hash FROM definitions WHERE hash IN (SELECT hash FROM programs) ORDER BY id, hash

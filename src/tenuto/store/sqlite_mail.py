@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NoReturn
 
 from tenuto.codec.keys import prefix_end
@@ -14,7 +14,6 @@ from tenuto.errors import LimitError, RunClosedError, RunNotFoundError
 from tenuto.kernel.records import Mail, MailKind
 from tenuto.store.connection import Connection
 from tenuto.store.endings import CLOSED_FIRST, cancelled_child, parent_ended, result
-from tenuto.store.limits import BUFFERED_MESSAGES
 from tenuto.store.port import Outgoing
 
 __all__ = [
@@ -22,6 +21,7 @@ __all__ = [
     "deliver",
     "empty_closed",
     "listed",
+    "mail_of",
     "read_mail",
     "send",
     "tell_end",
@@ -55,7 +55,7 @@ def send(connection: Connection, run_id: str, mail: Mail, message_id: str | None
     if numbered is None:
         _refuse(connection, run_id)
     number, status = numbered
-    if number > BUFFERED_MESSAGES and mail.kind in (MailKind.SIGNAL, MailKind.UPDATE):
+    if number > connection.buffered_messages and mail.kind in (MailKind.SIGNAL, MailKind.UPDATE):
         _check_room(connection, run_id)
     if mail.kind is MailKind.CANCEL and status in ("pending", "scheduled"):
         cancel_unstarted(connection, run_id)
@@ -111,8 +111,8 @@ def _check_room(connection: Connection, run_id: str) -> None:
     updates = connection.one("buffered", {"run": run_id})
     signals = connection.one("buffered_signals", {"run": run_id, "first": MAIL_PREFIX, "last": MAIL_END})
     buffered = (updates or (0,))[0] + (signals or (0,))[0]
-    if buffered >= BUFFERED_MESSAGES:
-        raise LimitError("buffered messages", BUFFERED_MESSAGES, buffered + 1)
+    if buffered >= connection.buffered_messages:
+        raise LimitError("buffered messages", connection.buffered_messages, buffered + 1)
 
 
 def deliver(connection: Connection, outgoing: Outgoing) -> bool:
@@ -136,6 +136,17 @@ def read_mail(connection: Connection, run_id: str, above: int) -> list[tuple[int
     inbox = connection.all("read_inbox", {"run": run_id, "above": above})
     mail.extend((seq, decode_mail(data)) for seq, data in inbox)
     return sorted(mail, key=lambda numbered: numbered[0])
+
+
+def mail_of(connection: Connection, above: Mapping[str, int]) -> dict[str, list[tuple[int, Mail]]]:
+    """The same of several runs, each above its own number."""
+    wanted = json.dumps({run_id: [number, mail_key(number + 1).hex()] for run_id, number in above.items()})
+    mail: dict[str, list[tuple[int, Mail]]] = {}
+    for run_id, key, data in connection.all("signals_of", {"above": wanted, "last": MAIL_END}):
+        mail.setdefault(run_id, []).append((int(key[3:-1], 16), decode_mail(data)))
+    for run_id, number, data in connection.all("inboxes", {"above": wanted}):
+        mail.setdefault(run_id, []).append((number, decode_mail(data)))
+    return {run_id: sorted(found, key=lambda numbered: numbered[0]) for run_id, found in mail.items()}
 
 
 def tell_end(
@@ -165,14 +176,14 @@ def tell_watchers(
     connection.run("delete_watchers", {"id": execution_id})
 
 
-def empty_closed(connection: Connection, run_id: str) -> None:
-    """What a closed run no longer needs goes; updates nobody decided are answered (P8, V7)."""
-    run = {"run": run_id}
-    connection.run("delete_timers", {"id": run_id})
-    connection.run("delete_resume", run)
-    connection.run("delete_hooks", run)
-    connection.run("answer_open_updates", {**run, "answer": CLOSED_FIRST})
-    connection.run("empty_inbox", run)
+def empty_closed(connection: Connection, run_ids: Sequence[str]) -> None:
+    """What closed runs no longer need goes; updates nobody decided are answered (P8, V7)."""
+    runs = {"runs": listed(run_ids)}
+    connection.run("empty_timers", runs)
+    connection.run("delete_resumes", runs)
+    connection.run("delete_hooks", runs)
+    connection.run("answer_open_updates", {**runs, "answer": CLOSED_FIRST})
+    connection.run("empty_inboxes", runs)
 
 
 def cancel_children(connection: Connection, run_id: str) -> None:
@@ -184,7 +195,7 @@ def cancel_children(connection: Connection, run_id: str) -> None:
 def cancel_unstarted(connection: Connection, run_id: str) -> None:
     """A run that has not begun is cancelled without a worker."""
     connection.run("cancel_unstarted", {"run": run_id})
-    empty_closed(connection, run_id)
+    empty_closed(connection, (run_id,))
     tell_end(connection, run_id, None, cancelled_child(run_id))
 
 

@@ -8,25 +8,30 @@ from typing import Any
 
 from tenuto.codec.keys import prefix_end
 from tenuto.errors import RunNotFoundError
+from tenuto.kernel.records import Mail
 from tenuto.store.connection import Connection, Row
 from tenuto.store.endings import terminated_child
-from tenuto.store.port import Claim, Lease, NewRun, RunFilter, RunRecord
+from tenuto.store.port import NEVER, Claim, Lease, NewRun, RunFilter, RunRecord, TurnCommit
 from tenuto.store.run_rows import record_of_columns
-from tenuto.store.sqlite_mail import cancel_children, empty_closed, listed, tell_end, wake
+from tenuto.store.sqlite_mail import cancel_children, empty_closed, listed, send, tell_end, wake
 
 __all__ = [
-    "absorb",
     "claim_one",
     "claim_runs",
     "create",
     "delete",
     "find",
     "get",
+    "insert_begun",
+    "lease",
+    "leased",
     "open_hook",
     "pause",
     "ready",
     "release",
     "rows",
+    "rows_of",
+    "signal_and_claim",
     "terminate",
     "wake_open",
 ]
@@ -63,6 +68,29 @@ def create(connection: Connection, run: NewRun) -> bool:
     return True
 
 
+def insert_begun(connection: Connection, run: NewRun, first: TurnCommit, *, waits: bool) -> bool:
+    """Whether a run that was begun with is there now, under its worker's lease unless it waits; without its rows."""
+    connection.run(
+        "begin_run",
+        (
+            run.id,
+            run.target,
+            run.queue,
+            run.priority,
+            connection.now,
+            "suspended" if waits else "running",
+            first.definition or run.definition,
+            run.key,
+            run.partition,
+            json.dumps(dict(run.attributes)) if run.attributes else None,
+            None if waits else run.worker,
+            first.alarm,
+            len(first.timers) if waits and first.alarm is not None else 0,
+        ),
+    )
+    return connection.changed() > 0
+
+
 def record_of(row: Row) -> RunRecord:
     """A run out of the columns every statement about runs gives."""
     attributes: Any = row[15]
@@ -97,6 +125,29 @@ def rows(connection: Connection, run_id: str, prefix: bytes) -> list[tuple[bytes
     return [(key, value) for key, value in found]
 
 
+def rows_of(connection: Connection, run_ids: Sequence[str]) -> dict[str, list[tuple[bytes, bytes]]]:
+    found: dict[str, list[tuple[bytes, bytes]]] = {run_id: [] for run_id in run_ids}
+    for run_id, key, value in connection.all("rows_of_runs", {"ids": listed(run_ids)}):
+        found[run_id].append((key, value))
+    return found
+
+
+def signal_and_claim(
+    connection: Connection, worker_id: str, run_id: str, mail: Mail, message_id: str | None
+) -> tuple[int | None, Claim | None]:
+    number = send(connection, run_id, mail, message_id)
+    record = get(connection, run_id)
+    if number is None or record is None or record.status != "suspended":
+        return number, None
+    connection.run("delete_resumes", {"runs": listed((run_id,))})  # it becomes the lease
+    return number, lease(connection, worker_id, [run_id])[0]
+
+
+def leased(connection: Connection, worker_id: str) -> list[Claim]:
+    records = [record_of(row) for row in connection.all("leased_runs", {"worker": worker_id})]
+    return [Claim(Lease(record.id, record.epoch), record, NEVER) for record in records]
+
+
 def claim_one(connection: Connection, run_id: str) -> Lease:
     row = connection.one("raise_epoch", {"run": run_id})
     if row is None:
@@ -104,7 +155,9 @@ def claim_one(connection: Connection, run_id: str) -> Lease:
     return Lease(run_id, row[0])
 
 
-def claim_runs(connection: Connection, worker_id: str, known: Sequence[str], limit: int) -> list[Claim]:
+def claim_runs(
+    connection: Connection, worker_id: str, known: Sequence[str], limit: int, queues: Sequence[str] | None
+) -> list[Claim]:
     """Wake-ups first, always; then what has not begun yet."""
     definitions = listed(known)
     resumed: list[str] = []
@@ -118,13 +171,13 @@ def claim_runs(connection: Connection, worker_id: str, known: Sequence[str], lim
         resumed.extend(run for _, run, status in picked if status == "suspended")
         if len(picked) < wanted:
             break
-    fresh = ready(connection, "workflow", definitions, None, limit - len(resumed)) if len(resumed) < limit else []
-    return _lease(connection, worker_id, resumed + fresh)
+    fresh = ready(connection, "workflow", definitions, queues, limit - len(resumed)) if len(resumed) < limit else []
+    return lease(connection, worker_id, resumed + fresh)
 
 
 def ready(connection: Connection, sort: str, known: str, queues: Sequence[str] | None, limit: int) -> list[str]:
-    """What is ready to begin, over these queues (None: all), larger priority first, then older."""
-    names = queues if queues is not None else [queue for (queue,) in connection.all("ready_queues")]
+    """What is ready to begin, over these queues (None: all) without limits, larger priority first, then older."""
+    names = [queue for (queue,) in connection.all("ready_queues") if queues is None or queue in queues]
     picked: list[tuple[int, int, str]] = []
     for queue in names:
         values = {"queue": queue, "type": sort, "known": known, "limit": limit}
@@ -132,16 +185,13 @@ def ready(connection: Connection, sort: str, known: str, queues: Sequence[str] |
     return [key for _, _, key in sorted(picked)[:limit]]
 
 
-def _lease(connection: Connection, worker_id: str, run_ids: list[str]) -> list[Claim]:
+def lease(connection: Connection, worker_id: str, run_ids: Sequence[str]) -> list[Claim]:
+    """Resumes or first starts become leases."""
     if not run_ids:
         return []
     leased = connection.all("lease_runs", {"worker": worker_id, "ids": listed(run_ids)})
     records = {record.id: record for record in map(record_of, leased)}
     return [Claim(Lease(key, records[key].epoch), records[key], records[key].epoch - 1) for key in run_ids]
-
-
-def absorb(connection: Connection, run_ids: Sequence[str]) -> list[str]:
-    return [run for (run,) in connection.all("absorb", {"runs": listed(run_ids)})]
 
 
 def delete(connection: Connection, run_ids: Sequence[str]) -> None:
@@ -158,7 +208,7 @@ def terminate(connection: Connection, run_id: str, reason: str | None) -> bool:
         if get(connection, run_id) is None:
             raise RunNotFoundError(f"there is no run {run_id!r}")
         return False
-    empty_closed(connection, run_id)
+    empty_closed(connection, (run_id,))
     tasks = {"ids": listed(task for (task,) in connection.all("open_tasks", {"run": run_id}))}
     for task in connection.all("cancel_waiting_tasks", tasks):
         connection.run("delete_timers", {"id": task[0]})

@@ -12,7 +12,16 @@ from tenuto.store.port import ClaimedTask, TaskEnd
 from tenuto.store.sqlite_mail import listed, tell_end, wake
 from tenuto.store.sqlite_runs import ready
 
-__all__ = ["cancel_tasks", "claim_tasks", "end_task", "fire_timers", "queue_task", "retry_task"]
+__all__ = [
+    "cancel_begun",
+    "cancel_tasks",
+    "claim_tasks",
+    "end_task",
+    "fire_timers",
+    "lease_tasks",
+    "queue_task",
+    "retry_task",
+]
 
 
 def queue_task(connection: Connection, task: EnqueueTask, run_id: str | None) -> str:
@@ -65,7 +74,11 @@ def cancel_tasks(connection: Connection, task_ids: Sequence[str]) -> None:
 def claim_tasks(
     connection: Connection, worker_id: str, known: Sequence[str], queues: Sequence[str] | None, limit: int
 ) -> list[ClaimedTask]:
-    picked = ready(connection, "task", listed(known), queues, limit)
+    return lease_tasks(connection, worker_id, ready(connection, "task", listed(known), queues, limit))
+
+
+def lease_tasks(connection: Connection, worker_id: str, picked: Sequence[str]) -> list[ClaimedTask]:
+    """A claimed attempt counts at once."""
     if not picked:
         return []
     leased = connection.all("lease_tasks", {"worker": worker_id, "ids": listed(picked)})
@@ -75,15 +88,26 @@ def claim_tasks(
 
 def end_task(connection: Connection, end: TaskEnd) -> bool:
     """The end of an attempt, if its worker still has the task (P5)."""
-    if connection.one("owned_task", {"id": end.id, "epoch": end.epoch}) is None:
+    owned = connection.one("owned_task", {"id": end.id, "epoch": end.epoch})
+    if owned is None:
         return False
-    if end.retry_at is not None:
+    if end.retry_at is not None and not owned[4]:
         retry_task(connection, end.id, end.error, end.retry_at)
+        return True
+    if end.retry_at is not None or end.cancelled:
+        cancel_begun(connection, end.id, owned[2], owned[1] or "", end.attempts)
         return True
     status = "failed" if end.error is not None else "completed"
     connection.run("end_task", {"id": end.id, "status": status, "output": end.output, "error": end.error})
     tell_end(connection, end.id, end.output, end.error, end.attempts)
     return True
+
+
+def cancel_begun(connection: Connection, task_id: str, target: str, operation: str, attempts: int) -> None:
+    """Ends a task that was asked to stop, between or in the middle of its attempts."""
+    error = cancelled_task(target, operation, attempts)
+    connection.run("end_task", {"id": task_id, "status": "cancelled", "output": None, "error": error})
+    tell_end(connection, task_id, None, error, attempts)
 
 
 def retry_task(connection: Connection, task_id: str, error: bytes | None, at: int) -> None:

@@ -10,30 +10,89 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from tenuto.codec.rows import EncodedBatch
 from tenuto.errors import RunNotFoundError
 from tenuto.store.connection import Connection
 from tenuto.store.endings import SINGLES, outcome_of, refused_child, result
-from tenuto.store.port import CLOSED, NewRun, Outgoing, TurnCommit, TurnResult
+from tenuto.store.port import CLOSED, NewRun, Outgoing, TurnCommit, TurnResult, only_rows
 from tenuto.store.sqlite_mail import deliver, empty_closed, listed, tell_watchers, wake
-from tenuto.store.sqlite_runs import create, get, rows
+from tenuto.store.sqlite_runs import create, get, insert_begun, rows
 from tenuto.store.sqlite_tasks import cancel_tasks, queue_task
 
-__all__ = ["commit_group"]
+__all__ = ["as_one_row", "commit_group"]
 
 _STALE = TurnResult("stale")
 _CANCEL_FIRST = TurnResult("cancel_first")
+_TAKEN = TurnResult("taken")
+_COMMITTED = TurnResult("committed")
 _COMMITTED_KEPT = TurnResult("committed", True)
 
 
 def commit_group(connection: Connection, commits: Sequence[TurnCommit]) -> list[TurnResult]:
     """Each turn on its own merits, in the order given."""
-    return [_commit(connection, commit) for commit in commits]
+    done = _commit_rows(connection, commits) if len(commits) > 1 else frozenset[str]()
+    results = [_COMMITTED_KEPT if commit.lease.run_id in done else _commit(connection, commit) for commit in commits]
+    _leave_closed(
+        connection,
+        {
+            commit.lease.run_id: commit
+            for commit, result in zip(commits, results, strict=True)
+            if commit.status in CLOSED and result.verdict == "committed"
+        },
+    )
+    return results
+
+
+def _leave_closed(connection: Connection, closed: Mapping[str, TurnCommit]) -> None:
+    """Takes from runs that have ended what they no longer need, and tells who follows them."""
+    if not closed:
+        return
+    empty_closed(connection, list(closed))
+    # A run's parent is told by the turn itself; who else follows it only the store knows.
+    for (run_id,) in connection.all("followed", {"ids": listed(closed)}):
+        commit = closed[run_id]
+        tell_watchers(connection, run_id, partial(outcome_of, run_id, commit.status, commit.rows))
+
+
+def as_one_row(commits: Sequence[TurnCommit]) -> Callable[[Connection], list[TurnResult] | None] | None:
+    """The single statement that commits one turn of one row, as most steps are; None where it is more than that."""
+    if len(commits) != 1 or len(commits[0].rows.puts) != 1 or not only_rows(commits[0]):
+        return None
+    commit = commits[0]
+    ((key, value),) = commit.rows.puts
+    values = (commit.lease.run_id, key, value, commit.lease.epoch, commit.seen, commit.alarm)
+
+    def commit_row(connection: Connection) -> list[TurnResult] | None:
+        return [_COMMITTED_KEPT] if connection.one("commit_row", values) is not None else None
+
+    return commit_row
+
+
+def _commit_rows(connection: Connection, commits: Sequence[TurnCommit]) -> frozenset[str]:
+    """Writes the turns that are only rows of runs that go on as they are, all in two statements; whose they were.
+
+    They touch no other run, so it is no matter that they come before the rest of the group.
+    """
+    plain = {commit.lease.run_id: commit for commit in commits if only_rows(commit)}
+    if len(plain) < 2 or len({commit.lease.run_id for commit in commits}) < len(commits):
+        return frozenset()
+    puts: list[tuple[str, bytes, bytes]] = []
+    done: list[str] = []
+    for run_id, epoch, inbox_seen, alarm in connection.all("running_turns", (listed(plain),)):
+        commit = plain[run_id]
+        if epoch == commit.lease.epoch and inbox_seen >= commit.seen and alarm == commit.alarm:
+            puts.extend([(run_id, key, value) for key, value in commit.rows.puts])
+            done.append(run_id)
+    connection.many("put_rows", puts)
+    return frozenset(done)
 
 
 def _commit(connection: Connection, commit: TurnCommit) -> TurnResult:
+    if commit.new is not None:
+        return _begin(connection, commit, commit.new)
     run_id, epoch = commit.lease.run_id, commit.lease.epoch
     found = connection.one("turn_run", (run_id,))
     if found is None or found[0] != epoch or found[1] in CLOSED:
@@ -53,6 +112,23 @@ def _commit(connection: Connection, commit: TurnCommit) -> TurnResult:
         progress = 0 if _has_progress(commit) else reclaims
         if (seen, commit.alarm, progress) != (inbox_seen, alarm, reclaims):
             connection.run("turn_note", (run_id, seen, commit.alarm, progress))
+        return TurnResult("committed", True, undelivered) if undelivered else _COMMITTED_KEPT
+    return TurnResult("committed", _move(connection, commit), undelivered)
+
+
+def _begin(connection: Connection, commit: TurnCommit, new: NewRun) -> TurnResult:
+    """Stores a new run, and its first turn with it where its worker has taken one."""
+    if new.worker is None:
+        return _COMMITTED if create(connection, new) else _TAKEN
+    # Where nothing the turn did can come back to it, its row can say at once how the turn leaves it.
+    waits = commit.status == "suspended" and not (commit.tasks or commit.runs or commit.outgoing or commit.followed)
+    if not insert_begun(connection, new, commit, waits=waits):
+        return _TAKEN
+    _write_rows(connection, new.id, commit.rows._replace(puts=tuple(dict((*new.rows, *commit.rows.puts)).items())))
+    undelivered = _write_effects(connection, commit, None)
+    if waits:
+        return _COMMITTED
+    if commit.status == "running" and not commit.continued:
         return TurnResult("committed", True, undelivered) if undelivered else _COMMITTED_KEPT
     return TurnResult("committed", _move(connection, commit), undelivered)
 
@@ -96,11 +172,16 @@ def _write_effects(connection: Connection, commit: TurnCommit, alarm: int | None
         connection.many(
             "start_timers",
             [
-                (_timer_id(run_id, timer.location), timer.deadline, run_id, timer.sort, timer.location)
+                (_timer_id(run_id, timer.location), timer.deadline, run_id, timer.sort, timer.location, connection.now)
                 for timer in commit.timers
             ],
         )
-    if commit.alarm is not None and commit.alarm != alarm and commit.status in ("running", "suspended"):
+    if (
+        commit.alarm is not None
+        and commit.alarm != alarm
+        and commit.status in ("running", "suspended")
+        and not any(timer.deadline <= commit.alarm for timer in commit.timers)
+    ):
         connection.run("start_alarm", {"run": run_id, "alarm": commit.alarm})
     for task in commit.tasks:
         queue_task(connection, task, run_id)
@@ -163,9 +244,6 @@ def _move(connection: Connection, commit: TurnCommit) -> bool:
                 "definition": commit.definition,
             },
         )
-        empty_closed(connection, run_id)
-        # Its parent is told by the turn itself; who else follows it only the store knows.
-        tell_watchers(connection, run_id, lambda: outcome_of(run_id, commit.status, commit.rows))
         return False
     values = {
         "run": run_id,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from tenuto.store.connection import Connection, Row
 from tenuto.store.endings import interrupted_task, reclaim_delay_ms, retry_delay_ms, stuck
 from tenuto.store.limits import ANSWER_KEPT_MS
 from tenuto.store.sqlite_mail import listed, tell_end, wake
-from tenuto.store.sqlite_tasks import retry_task
+from tenuto.store.sqlite_tasks import cancel_begun, retry_task
 
 __all__ = ["deregister", "heartbeat", "register", "sweep", "wake_untimed"]
 
@@ -19,7 +19,12 @@ SLICE: int = 1_000
 
 
 def register(
-    connection: Connection, worker_id: str, lease_ms: int, capability: str, definitions: Mapping[str, str]
+    connection: Connection,
+    worker_id: str,
+    lease_ms: int,
+    capability: str,
+    definitions: Mapping[str, str],
+    queues: Sequence[str] | None,
 ) -> None:
     """Makes a worker known and lets parked runs try it, if it is not like the one that parked them."""
     connection.run(
@@ -30,6 +35,7 @@ def register(
             "host": platform.node(),
             "pid": os.getpid(),
             "release": _release(),
+            "queues": None if queues is None else listed(queues),
             "capability": capability,
         },
     )
@@ -60,6 +66,7 @@ def deregister(connection: Connection, worker_id: str) -> None:
     wake(connection, (run for (run,) in connection.all("give_back_runs", {"worker": worker_id})))
     connection.run("give_back_tasks", {"worker": worker_id})
     connection.run("delete_worker", {"id": worker_id})
+    connection.run("drop_background", {"worker": worker_id})
 
 
 def sweep(connection: Connection, max_reclaims: int, limit: int) -> int:
@@ -98,6 +105,9 @@ def _sweep_task(connection: Connection, row: Row) -> None:
     """Counts as a failed attempt; with none left nobody knows whether its effect happened (P2)."""
     task_id, target, operation, attempt, max_attempts, backoff_ms, backoff_max_ms = row[0], *row[4:10]
     connection.run("sweep_task", {"id": task_id})
+    if row[11]:
+        cancel_begun(connection, task_id, target, operation or "", attempt)
+        return
     if attempt < max_attempts:
         delay = retry_delay_ms(backoff_ms, backoff_max_ms, attempt)
         retry_task(connection, task_id, None, connection.now + delay)

@@ -35,11 +35,18 @@ _SYNC_FAILED: Final = (apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC)
 class _Request(Generic[T]):
     """Work to be done on the connection, and the future that waits for it."""
 
-    __slots__ = ("_error", "_future", "_result", "_work", "loop", "quiet")
+    __slots__ = ("_error", "_future", "_result", "_short", "_work", "loop", "quiet")
 
-    def __init__(self, work: Callable[[Connection], T], loop: asyncio.AbstractEventLoop, quiet: bool) -> None:
+    def __init__(
+        self,
+        work: Callable[[Connection], T],
+        loop: asyncio.AbstractEventLoop,
+        quiet: bool,
+        short: Callable[[Connection], T | None] | None,
+    ) -> None:
         self.loop = loop
         self.quiet = quiet
+        self._short = short
         self._work = work
         self._future: asyncio.Future[T] = loop.create_future()
         self._result: T | None = None
@@ -56,6 +63,19 @@ class _Request(Generic[T]):
             self._error = error
             return False
         return True
+
+    def perform_short(self, connection: Connection) -> bool:
+        """Does it by its single statement, if it has one and that will do."""
+        if self._short is None:
+            return False
+        connection.look_at_clock()
+        try:
+            self._result = self._short(connection)
+        except UNAVAILABLE:
+            raise
+        except Exception:  # noqa: BLE001  # the longer way meets it again, and gives it to who handed in the work
+            return False
+        return self._result is not None
 
     def fail(self, error: BaseException) -> None:
         self._error = error
@@ -86,13 +106,23 @@ class ConnectionThread:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    async def do(self, work: Callable[[Connection], T], *, quiet: bool = False) -> T:
-        """The result of work on the connection; quiet work is done outside of any transaction."""
+    async def do(
+        self,
+        work: Callable[[Connection], T],
+        *,
+        quiet: bool = False,
+        short: Callable[[Connection], T | None] | None = None,
+    ) -> T:
+        """The result of work on the connection; quiet work is done outside of any transaction.
+
+        `short`: the same as one statement, which is its own transaction where nothing else is asked for; None: it does
+        not fit, and has written nothing.
+        """
         if os.getpid() != self._pid:
             raise StoreRefusedError("a store that was opened before a fork cannot be used in the child")
         if self._closed:
             raise StoreUnavailableError(f"{self._settings.path}: the store is closed")
-        request: _Request[T] = _Request(work, asyncio.get_running_loop(), quiet)
+        request: _Request[T] = _Request(work, asyncio.get_running_loop(), quiet, short)
         self._queue.put(request)
         result: T = await request
         return result
@@ -194,6 +224,9 @@ class Writer(ConnectionThread):
         if not writes:
             return
         before = connection.total_changes()
+        if len(writes) == 1 and self._perform_short(connection, writes[0]):
+            self._committed()
+            return
         wait_while_busy(self._settings, lambda: connection.run("begin"))
         if len(writes) == 1:
             if not writes[0].perform(connection):
@@ -205,13 +238,25 @@ class Writer(ConnectionThread):
         if connection.total_changes() != before:  # looking for work and finding none is no news
             self._committed()
 
+    def _perform_short(self, connection: Connection, request: _Request[Any]) -> bool:
+        try:
+            return request.perform_short(connection)
+        except (apsw.BusyError, apsw.LockedError):
+            return False  # the longer way waits
+        except apsw.IOError as error:
+            self._refuse_unsynced(error)
+            raise
+
     def _commit(self, connection: Connection) -> None:
         try:
             connection.run("commit")
         except apsw.IOError as error:
-            if getattr(error, "extendedresult", 0) not in _SYNC_FAILED:
-                raise
-            # All of it was written and only the sync failed: the next who opens the file may find it committed (P1).
+            self._refuse_unsynced(error)
+            raise
+
+    def _refuse_unsynced(self, error: apsw.IOError) -> None:
+        # All of it was written and only the sync failed: the next who opens the file may find it committed (P1).
+        if getattr(error, "extendedresult", 0) in _SYNC_FAILED:
             raise CommitUnknownError(f"{self._settings.path}: {error}") from error
 
     @staticmethod

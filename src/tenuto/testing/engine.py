@@ -14,8 +14,9 @@ from typing import Any, TypeVar, TypeVarTuple, cast, overload
 
 from tenuto.codec.rows import EncodedBatch, decode_rows
 from tenuto.codec.values import dump, load
-from tenuto.errors import RunIdConflictError
+from tenuto.errors import RunIdConflictError, TwfError
 from tenuto.host.effects import Effects, ending_mail, first_rows, gather
+from tenuto.host.programs import Programs, child_definition, pinned
 from tenuto.host.runner import perform
 from tenuto.kernel.commands import CancelStep, CancelTask, Command, EnqueueTask, RegisterHook, RunRollback, RunStep
 from tenuto.kernel.facts import Done, fact_of
@@ -36,6 +37,7 @@ from tenuto.store.memory import MemoryStore
 from tenuto.store.port import CLOSED, NewRun, Outgoing, RunRecord, TurnCommit
 from tenuto.testing.live import Job, JobKey, Live
 from tenuto.testing.runs import Run
+from tenuto.twf.run import TwfWorkflow
 
 __all__ = ["Engine"]
 
@@ -44,7 +46,11 @@ Ts = TypeVarTuple("Ts")
 
 
 class Engine:
-    """An in-process engine for tests. See `tenuto.testing`."""
+    """Runs workflows in this process on virtual time; the fixtures `engine` and `crashing_engine` give one.
+
+    `crash_everywhere`: every run is rebuilt from its stored rows after every turn. `now`: when time begins. `patience`:
+    for how many real seconds a step that really takes time is waited for before a deadline of the run comes first.
+    """
 
     def __init__(
         self,
@@ -67,6 +73,10 @@ class Engine:
         self._graveyard: list[KernelRun] = []  # what a crash left: never stepped again, closed at the end
         self._workflows: dict[str, Workflow[..., Any]] = {}
         self._minted = 0
+        self._programs = Programs(self.store)
+        self._sleepers: list[tuple[int, int, asyncio.Future[None]]] = []  # steps that take time: until when, order
+        self._asleep: set[asyncio.Task[Any] | None] = set()
+        self._dozed: asyncio.Future[None] | None = None  # set when another one begins to wait for virtual time
 
     # --- what tests call
 
@@ -91,6 +101,7 @@ class Engine:
     ) -> Run[Any]:
         """Starts a run; the same id with the same workflow and input again is the same run."""
         definition, call = _call_of(workflow, args)
+        await self._programs.keep()
         run_id = check_name(id) if id is not None else self.mint(definition.name)
         self._workflows[definition.id] = definition
         rows = first_rows(self._definition(definition), call, self.now_ms)
@@ -114,6 +125,19 @@ class Engine:
         self.now_ms = max(self.now_ms, until)
         self._wake_due()
         await self.settle()
+
+    async def takes(self, duration: Duration, /) -> None:
+        """Called in an `async` step: that much virtual time passes before it goes on."""
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self.now_ms + milliseconds(duration), self._number(), woken))
+        task = asyncio.current_task()
+        self._asleep.add(task)
+        if self._dozed is not None and not self._dozed.done():
+            self._dozed.set_result(None)
+        try:
+            await woken
+        finally:
+            self._asleep.discard(task)
 
     async def settle(self) -> None:
         """Lets happen what can happen without time passing."""
@@ -158,10 +182,22 @@ class Engine:
         self._awake[run_id] = None
 
     def workflow(self, target: str) -> Workflow[..., Any]:
-        known = self._workflows.get(target) or registry.get(target)
+        known: Any = self._workflows.get(target)
+        if known is None or isinstance(known, TwfWorkflow):  # of programs the latest counts; runs are pinned
+            known = registry.get(target) or known
         if not isinstance(known, Workflow):
             raise LookupError(target)
         return cast("Workflow[..., Any]", known)
+
+    async def definition_of(self, run_id: str) -> Workflow[..., Any] | None:
+        """What a run is executed by."""
+        record = await self.store.get(run_id)
+        if record is None:
+            return None
+        current = self._workflows.get(record.target)
+        if current is not None and not isinstance(current, TwfWorkflow):
+            return current  # Python has one text
+        return await self._pinned(record.target, (await self.rows(run_id)).version)
 
     async def rows(self, run_id: str) -> Rows:
         return decode_rows(run_id, await self.store.rows(run_id))[0]
@@ -210,13 +246,17 @@ class Engine:
         may_jump = deadline is not None and (limit is None or deadline <= limit)
         patience = self._patience if may_jump or limit is not None else None
         work = [job.work for job in self._jobs.values()]
-        await asyncio.wait(work, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+        if self._asleep.issuperset(work):
+            return False  # all of them wait for virtual time
+        self._dozed = asyncio.get_running_loop().create_future()
+        waited: list[asyncio.Future[Any]] = [*work, self._dozed]
+        await asyncio.wait(waited, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
         finished = [key for key, job in self._jobs.items() if job.work.done()]
         for key in finished:  # in the order they began, whatever order they ended in
             job = self._jobs.pop(key)
             if not job.work.cancelled():
                 await self._report(job, job.work.result())
-        return bool(finished)
+        return bool(finished) or self._dozed.done()
 
     async def _next_deadline(self) -> int | None:
         alarms = [
@@ -226,10 +266,18 @@ class Engine:
         ]
         limits = [job.deadline for job in self._jobs.values() if job.deadline is not None]
         retries = [self._retries[0][0]] if self._retries else []
-        return min((*alarms, *limits, *retries), default=None)
+        while self._sleepers and self._sleepers[0][2].done():
+            heapq.heappop(self._sleepers)  # cancelled
+        sleepers = [self._sleepers[0][0]] if self._sleepers else []
+        return min((*alarms, *limits, *retries, *sleepers), default=None)
 
     async def _due(self) -> None:
         await self._wake_alarms()
+        while self._sleepers and self._sleepers[0][0] <= self.now_ms:
+            woken = heapq.heappop(self._sleepers)[2]
+            if not woken.done():
+                woken.set_result(None)
+                await asyncio.sleep(0)  # it goes on before anybody looks whether all are asleep
         for key, job in list(self._jobs.items()):
             if job.deadline is not None and job.deadline <= self.now_ms:
                 del self._jobs[key]
@@ -264,9 +312,9 @@ class Engine:
             await self._rebuild(run_id)
 
     async def _load(self, record: RunRecord) -> Live:
-        workflow = self.workflow(record.target)
         stored = await self.store.rows(record.id)
         rows, encoder = decode_rows(record.id, stored)
+        workflow = await self._pinned(record.target, rows.version)
         parent = record.parent[0] if record.parent is not None else None
         run = KernelRun.load_rows(
             rows._replace(mail=()),  # all mail is given as facts, signals and the rest in one order
@@ -277,7 +325,7 @@ class Engine:
             _find_handler,
         )
         lease = await self.store.claim(record.id)
-        return Live(run, encoder, lease, 0)
+        return Live(run, encoder, lease, 0, workflow)
 
     async def _read_mail(self, live: Live) -> None:
         for n, mail in await self.store.mail(live.lease.run_id, live.seen_mail):
@@ -299,12 +347,16 @@ class Engine:
             self._perform(live, command)
 
     async def _park(self, record: RunRecord, live: Live, error: Exception) -> None:
-        await self.store.commit(TurnCommit(live.lease, "parked", alarm=record.alarm, reason=str(error)))
+        code = f"{error.code}: " if isinstance(error, TwfError) else ""
+        await self.store.commit(TurnCommit(live.lease, "parked", alarm=record.alarm, reason=f"{code}{error}"))
         self._live.pop(record.id).run.close()
 
     async def _commit(self, record: RunRecord, live: Live, turn: Turn) -> None:
         known = {other.id: other for other in await self.store.runs()}
-        effects = gather(record.id, turn.commands, known, self._definition_named, self.now_ms)
+        parent = live.workflow
+        effects = gather(
+            record.id, turn.commands, known, lambda target: self._child_definition(target, parent), self.now_ms
+        )
         rows = live.encoder.encode(turn.batch)
         status = _status(turn)
         if isinstance(turn.outcome, Continued):
@@ -446,8 +498,19 @@ class Engine:
         self._minted += 1
         return self._minted
 
-    def _definition_named(self, target: str) -> Definition:
-        return self._definition(self.workflow(target))
+    async def _pinned(self, target: str, digest: str) -> Workflow[..., Any]:
+        """The definition a run is executed by: of a TWF program, the text it started with."""
+        await self._programs.fetch(digest)
+        try:
+            current: Workflow[..., Any] | None = self.workflow(target)
+        except LookupError:
+            current = None
+        return pinned(target, digest, current)
+
+    def _child_definition(self, target: str, parent: Workflow[..., Any]) -> Definition:
+        if target in self._workflows or registry.get(target) is not None:
+            return self._definition(self.workflow(target))
+        return child_definition(target, parent)
 
     def _definition(self, workflow: Workflow[..., Any]) -> Definition:
         digest, names = definition_of(workflow)
@@ -479,6 +542,8 @@ def _call_of(workflow: Any, args: tuple[Any, ...]) -> tuple[Workflow[..., Any], 
     if isinstance(workflow, str):
         workflow = registry.find(workflow, "workflow")
     known, args = startable(workflow, args)
+    if isinstance(known, TwfWorkflow):
+        known.accept(args, {})
     return known, encode_call(args, {})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from tenuto.codec.rows import RunEncoder
 from tenuto.kernel.commands import EnqueueTask, RunRollback, RunStep
@@ -13,6 +13,7 @@ from tenuto.kernel.facts import Fact
 from tenuto.kernel.location import Location
 from tenuto.kernel.operations import Err, Ok
 from tenuto.kernel.turn import Run, Turn
+from tenuto.model.definitions import Workflow
 from tenuto.store.port import Lease
 
 __all__ = ["Job", "JobKey", "Live"]
@@ -39,6 +40,7 @@ class Live:
     encoder: RunEncoder
     lease: Lease
     seen_mail: int
+    workflow: Workflow[..., Any]  # what it is executed by
     facts: deque[Fact] = field(default_factory=deque[Fact])
     fresh: bool = True  # has not taken a turn yet
     last: Turn | None = None

@@ -21,6 +21,7 @@ from tenuto.model.durations import Duration, milliseconds
 from tenuto.model.state import answer_query
 from tenuto.store.port import CLOSED, RunRecord
 from tenuto.testing.recorded import Recorded
+from tenuto.twf.run import TwfWorkflow
 
 if TYPE_CHECKING:
     from tenuto.testing.engine import Engine
@@ -68,6 +69,9 @@ class Run(Generic[T_co]):
 
     async def signal(self, name: str, /, *args: object, id: str | None = None) -> None:  # noqa: A002  # the public name
         """Sends a signal; it is stored when this returns."""
+        workflow = await self._engine.definition_of(self.id)
+        if isinstance(workflow, TwfWorkflow):
+            workflow.accept_signal(name, args)
         await self._send(
             Mail(MailKind.SIGNAL, check_name(name), id, dump(list(args)), None, 0, self._engine.now_ms), id
         )
@@ -108,10 +112,14 @@ class Run(Generic[T_co]):
 
     async def query(self, query: str | Callable[..., Any] | None = None, /, *args: object, **kwargs: object) -> Any:
         """The published state, or what a query makes of it."""
+        workflow = await self._engine.definition_of(self.id)
+        if workflow is None:
+            raise RunNotFoundError(f"there is no run {self.id!r}")
+        if isinstance(workflow, TwfWorkflow):
+            await self._engine.settle()  # before its first turn there is nothing to read
         published = (await self._engine.rows(self.id)).published
         if query is None:
             return None if published is None else load(published)
-        workflow = self._engine.workflow((await self._record()).target)
         return answer_query(workflow, published, query, args, kwargs)
 
     async def cancel(self, reason: str | None = None, *, within: Duration | None = None) -> None:

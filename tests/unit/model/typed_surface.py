@@ -31,6 +31,7 @@ from tenuto import (
     StepInfo,
     Stop,
     Task,
+    TaskHandle,
     Tenuto,
     Update,
     Winner,
@@ -296,3 +297,14 @@ async def through_the_app(app: Tenuto) -> None:
     assert_type(await app.start("typed_order", 1), RunHandle[Any])
     await app.start(typed_order, "violin", "two")  # type: ignore[arg-type, call-arg]  # pyright: ignore[reportArgumentType]
     await run.query(typed_size, "three")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
+async def through_a_queue(app: Tenuto) -> None:
+    task = await app.enqueue(charge, "tok", 5, queue="slow", priority=2)
+    assert_type(task, TaskHandle[str])
+    assert_type(await task.result(timeout="1s"), str)
+    assert_type(await app.enqueue(heavy, 3), TaskHandle[list[int]])
+    assert_type(await app.enqueue(resize.bind(b"", width=3), key="k"), TaskHandle[bytes])
+    assert_type(await app.enqueue("charge", 1), TaskHandle[Any])
+    assert_type(await app.each(workflow="typed_order").cancel(), int)
+    await app.enqueue(charge, "tok", "five")  # type: ignore[arg-type, call-arg]  # pyright: ignore[reportArgumentType]

@@ -23,7 +23,7 @@ from tenuto.kernel.commands import EnqueueTask
 from tenuto.kernel.records import Mail, MailKind
 from tenuto.store import connection as connection_module
 from tenuto.store.connection import STATEMENTS, Connection, refuse_network_file
-from tenuto.store.port import NewRun, NewTimer, Outgoing, TaskEnd, TurnCommit
+from tenuto.store.port import Lease, NewRun, NewTimer, Outgoing, TaskEnd, TurnCommit
 from tenuto.store.sqlite import SqliteStore
 
 CONTROL = {"begin", "commit", "rollback", "savepoint", "release", "rollback_request"}
@@ -437,7 +437,7 @@ async def test_a_timer_row_deleted_by_hand_wakes_its_run_at_the_next_sweep(store
     assert len(await store.claim_runs("w", ["wf"], 1)) == 1
 
 
-async def test_the_usual_turn_is_one_read_and_one_write(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_usual_turn_is_one_statement(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     lease = await store.claim((await _started(store)).id)
     await store.commit(TurnCommit(lease, "running"))
     statements: list[str] = []
@@ -447,7 +447,11 @@ async def test_the_usual_turn_is_one_read_and_one_write(store: SqliteStore, monk
             Connection, name, lambda self, said, *rest, call=call: statements.append(said) or call(self, said, *rest)
         )
     await store.commit_group([TurnCommit(lease, "running", EncodedBatch((), (), ((b"k", b"v"),)))])
-    assert statements == ["begin", "turn_run", "put_rows", "commit"]
+    assert statements == ["commit_row"]
+    statements.clear()
+    (late,) = await store.commit_group([TurnCommit(Lease("r", 0), "running", EncodedBatch((), (), ((b"k", b"x"),)))])
+    assert late.verdict == "stale"  # what the one statement refuses is looked at the longer way
+    assert await store.rows("r") == [(b"k", b"v")]
 
 
 async def _started(store: SqliteStore) -> NewRun:
@@ -532,7 +536,7 @@ def test_of_processes_that_migrate_at_once_one_does_and_the_others_wait(path: Pa
         process.communicate(timeout=60)
         assert process.returncode == 0
     with database(path) as db:
-        assert db.execute("SELECT * FROM tenuto_meta").fetchall() == [(1, 1)]
+        assert db.execute("SELECT schema_version, oldest_release FROM tenuto_meta").fetchall() == [(1, 1)]
         assert db.execute("SELECT count(*) FROM executions").fetchall() == [(3,)]
         assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 

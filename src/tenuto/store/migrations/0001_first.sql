@@ -51,7 +51,9 @@ CREATE TABLE executions (
 CREATE UNIQUE INDEX executions_one_pending_resume ON executions (parent_workflow_id)
     WHERE target_name = 'builtin.resume_workflow' AND status = 'pending';
 -- With the type: runs and tasks are claimed apart, and one must not wade through the other.
-CREATE INDEX executions_ready ON executions (queue, type, priority DESC, ready_at, id) WHERE status = 'pending';
+-- Partition last: claims of a limited queue pass over items of partitions without looking them up.
+CREATE INDEX executions_ready ON executions (queue, type, priority DESC, ready_at, id, partition_key)
+    WHERE status = 'pending';
 CREATE INDEX executions_partition ON executions (queue, partition_key, priority DESC, ready_at, id)
     WHERE status = 'pending' AND partition_key IS NOT NULL;
 CREATE INDEX executions_leased ON executions (lease_owner) WHERE lease_owner IS NOT NULL;
@@ -149,21 +151,26 @@ CREATE TABLE queue_starts (queue TEXT NOT NULL, at INTEGER NOT NULL) STRICT;
 CREATE INDEX queue_starts_at ON queue_starts (queue, at);
 
 CREATE TABLE schedules (
-    name     TEXT PRIMARY KEY,
-    target   TEXT NOT NULL,
-    args     BLOB NOT NULL,
-    cron     TEXT,
-    every    INTEGER,
-    tz       TEXT NOT NULL DEFAULT 'UTC',
-    overlap  TEXT NOT NULL DEFAULT 'skip',
-    catch_up TEXT NOT NULL DEFAULT 'one',
-    start_at INTEGER,
-    end_at   INTEGER,
-    next_at  INTEGER,
-    last_id  TEXT,
-    paused   INTEGER NOT NULL DEFAULT 0
+    name       TEXT PRIMARY KEY,
+    target     TEXT NOT NULL,
+    args       BLOB NOT NULL,
+    queue      TEXT NOT NULL DEFAULT 'default',
+    cron       TEXT,
+    every      INTEGER,
+    tz         TEXT NOT NULL DEFAULT 'UTC',
+    overlap    TEXT NOT NULL DEFAULT 'skip',
+    catch_up   TEXT NOT NULL DEFAULT 'one',
+    start_at   INTEGER,
+    end_at     INTEGER,
+    anchor     INTEGER NOT NULL,                    -- every counts from here
+    next_at    INTEGER,                             -- null: it has ended
+    waiting_at INTEGER,                             -- nominal time of the run that begins when the last one ends
+    last_id    TEXT,
+    paused     INTEGER NOT NULL DEFAULT 0,
+    revision   INTEGER NOT NULL DEFAULT 0           -- grows with every change: who saw an older one fires nothing
 ) STRICT;
 CREATE INDEX schedules_next_at ON schedules (next_at);
+CREATE INDEX schedules_waiting ON schedules (name) WHERE waiting_at IS NOT NULL;
 
 CREATE TABLE background_leases (name TEXT PRIMARY KEY, owner TEXT NOT NULL, until INTEGER NOT NULL) STRICT;
 
@@ -184,5 +191,10 @@ CREATE TABLE hooks (
 CREATE INDEX hooks_workflow ON hooks (workflow_id);
 
 -- One row. oldest_release: the lowest schema_version whose code may still use this schema.
-CREATE TABLE tenuto_meta (schema_version INTEGER NOT NULL, oldest_release INTEGER NOT NULL) STRICT;
-INSERT INTO tenuto_meta VALUES (1, 1);
+-- store_id: what encrypted values are bound to.
+CREATE TABLE tenuto_meta (
+    schema_version INTEGER NOT NULL,
+    oldest_release INTEGER NOT NULL,
+    store_id       TEXT NOT NULL
+) STRICT;
+INSERT INTO tenuto_meta VALUES (1, 1, lower(hex(randomblob(16))));

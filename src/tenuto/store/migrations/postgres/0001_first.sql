@@ -79,7 +79,9 @@ CREATE TABLE executions (
 CREATE UNIQUE INDEX executions_one_pending_resume ON executions (parent_workflow_id)
     WHERE target_name = 'builtin.resume_workflow' AND status = 'pending';
 -- With the type: runs and tasks are claimed apart, and one must not wade through the other.
-CREATE INDEX executions_ready ON executions (queue, type, priority DESC, ready_at, id) WHERE status = 'pending';
+-- Partition last: claims of a limited queue pass over items of partitions without looking them up.
+CREATE INDEX executions_ready ON executions (queue, type, priority DESC, ready_at, id, partition_key)
+    WHERE status = 'pending';
 CREATE INDEX executions_partition ON executions (queue, partition_key, priority DESC, ready_at, id)
     WHERE status = 'pending' AND partition_key IS NOT NULL;
 CREATE INDEX executions_leased ON executions (lease_owner) WHERE lease_owner IS NOT NULL;
@@ -128,6 +130,11 @@ CREATE TABLE watchers (
     task_id     text COLLATE "C",                   -- what the watcher would have queued itself
     PRIMARY KEY (target_id, workflow_id, op)
 );
+-- Whether anybody follows one of these. A volatile function looks with its own eyes: it sees a follower that was
+-- committed after the statement had begun, while that waited for the row the follower had locked.
+CREATE FUNCTION tenuto_watched(targets text[]) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+BEGIN RETURN EXISTS (SELECT 1 FROM watchers WHERE target_id = ANY (targets)); END
+$$;
 CREATE INDEX watchers_workflow ON watchers (workflow_id);
 CREATE INDEX watchers_task ON watchers (task_id) WHERE task_id IS NOT NULL;
 
@@ -176,21 +183,26 @@ CREATE TABLE queue_starts (queue text COLLATE "C" NOT NULL, at timestamptz NOT N
 CREATE INDEX queue_starts_at ON queue_starts (queue, at);
 
 CREATE TABLE schedules (
-    name     text COLLATE "C" PRIMARY KEY,
-    target   text NOT NULL,
-    args     bytea NOT NULL,
-    cron     text,
-    every    bigint,
-    tz       text NOT NULL DEFAULT 'UTC',
-    overlap  text NOT NULL DEFAULT 'skip',
-    catch_up text NOT NULL DEFAULT 'one',
-    start_at timestamptz,
-    end_at   timestamptz,
-    next_at  timestamptz,
-    last_id  text,
-    paused   boolean NOT NULL DEFAULT false
+    name       text COLLATE "C" PRIMARY KEY,
+    target     text NOT NULL,
+    args       bytea NOT NULL,
+    queue      text NOT NULL DEFAULT 'default',
+    cron       text,
+    every      bigint,
+    tz         text NOT NULL DEFAULT 'UTC',
+    overlap    text NOT NULL DEFAULT 'skip',
+    catch_up   text NOT NULL DEFAULT 'one',
+    start_at   timestamptz,
+    end_at     timestamptz,
+    anchor     timestamptz NOT NULL,                -- every counts from here
+    next_at    timestamptz,                         -- null: it has ended
+    waiting_at timestamptz,                         -- nominal time of the run that begins when the last one ends
+    last_id    text COLLATE "C",
+    paused     boolean NOT NULL DEFAULT false,
+    revision   bigint NOT NULL DEFAULT 0            -- grows with every change: who saw an older one fires nothing
 );
 CREATE INDEX schedules_next_at ON schedules (next_at);
+CREATE INDEX schedules_waiting ON schedules (name) WHERE waiting_at IS NOT NULL;
 
 CREATE TABLE background_leases (
     name  text COLLATE "C" PRIMARY KEY,
@@ -215,5 +227,10 @@ CREATE TABLE hooks (
 CREATE INDEX hooks_workflow ON hooks (workflow_id);
 
 -- One row. oldest_release: the lowest schema_version whose code may still use this schema.
-CREATE TABLE tenuto_meta (schema_version integer NOT NULL, oldest_release integer NOT NULL);
-INSERT INTO tenuto_meta VALUES (1, 1);
+-- store_id: what encrypted values are bound to.
+CREATE TABLE tenuto_meta (
+    schema_version integer NOT NULL,
+    oldest_release integer NOT NULL,
+    store_id       text NOT NULL
+);
+INSERT INTO tenuto_meta VALUES (1, 1, replace(gen_random_uuid()::text, '-', ''));

@@ -1,0 +1,162 @@
+"""What one worker does for all: it holds the background leases, starts what schedules ask for, deletes what is old.
+
+Leases only save polling (Q12). Whoever has none still looks when it begins, and now and then; two who do the same work
+do it once, because the store sees to that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from cronsim import CronSimError
+
+from tenuto.codec.values import dump
+from tenuto.errors import EnvironmentFault
+from tenuto.host.definitions import Definitions
+from tenuto.host.effects import first_rows
+from tenuto.host.schedules import firing_of
+from tenuto.kernel.records import Mail, MailKind
+from tenuto.store.housekeeping import DueSchedule
+from tenuto.store.port import SCHEDULE, NewRun, Outgoing, Store
+
+__all__ = ["BACKGROUND", "POLL_FOR_OTHERS", "Housekeeper"]
+
+log = logging.getLogger("tenuto.host")
+
+BACKGROUND: Final = ("timers", "sweep", "schedules", "janitor")
+POLL: Final = 1.0  # seconds
+POLL_FOR_OTHERS: Final = 3.0  # the same for work that another worker does: it may be dead, and its lease not over yet
+FIRED_AT_ONCE: Final = 100
+DELETED_AT_ONCE: Final = 500  # runs per transaction of the janitor
+PAUSE_LONGEST: Final = 600.0  # seconds between two looks for what is old
+
+
+class Housekeeper:
+    """The part of a worker that works by the clock. A background lease lasts half a worker's lease."""
+
+    def __init__(
+        self,
+        store: Store,
+        definitions: Definitions,
+        owner: Callable[[], str],
+        lease_ms: int,
+        retention_ms: int | None,
+        poke: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._definitions = definitions
+        self._owner = owner
+        self._ttl_ms = max(1, lease_ms // 2)
+        self._retention_ms = retention_ms  # None: nothing is ever deleted
+        self._poke = poke
+        self._held: frozenset[str] = frozenset()
+        self._until = 0.0
+        self._strange: set[tuple[str, int]] = set()  # schedules that were complained about, and their revision
+
+    def loops(self) -> list[tuple[str, Callable[[], Coroutine[Any, Any, None]]]]:
+        """What runs as long as the worker does, by name."""
+        return [("background", self._keep), ("schedules", self._schedule), ("janitor", self._clean)]
+
+    # --- leases
+
+    def holds(self, name: str) -> bool:
+        """Whether this work falls to us, as far as we know."""
+        return name in self._held and time.monotonic() < self._until
+
+    async def take(self) -> None:
+        """Takes the leases that are free and renews those that are held."""
+        asked = time.monotonic()
+        try:
+            taken = await self._store.take_background(BACKGROUND, self._owner(), self._ttl_ms)
+        except EnvironmentFault as error:
+            log.warning("background leases could not be renewed: %s", error)
+            return
+        self._held, self._until = frozenset(taken), asked + self._ttl_ms / 1000
+
+    async def _keep(self) -> None:
+        while True:
+            await asyncio.sleep(self._ttl_ms / 3000)
+            await self.take()
+
+    # --- schedules
+
+    async def _schedule(self) -> None:
+        again = 0.0
+        while True:
+            wait = POLL
+            if self.holds("schedules") or time.monotonic() >= again:
+                again = time.monotonic() + POLL_FOR_OTHERS
+                try:
+                    following = await self.fire_schedules()
+                    if following is not None:
+                        wait = max(0.0, min(POLL, (following - await self._store.now()) / 1000))
+                except EnvironmentFault as error:
+                    log.warning("schedules could not be looked at: %s", error)
+            await asyncio.sleep(wait)
+
+    async def fire_schedules(self) -> int | None:
+        """Starts the runs of what is due; when the next time comes."""
+        while True:
+            due, following = await self._store.due_schedules(FIRED_AT_ONCE)
+            fired = [await self._fire(schedule) for schedule in due]
+            if not any(fired):
+                return following
+            self._poke()
+
+    async def _fire(self, due: DueSchedule) -> bool:
+        now = await self._store.now()
+        try:
+            firing = firing_of(
+                due, now, lambda run_id: self._run(due, run_id, now), lambda run_id: _cancel(run_id, now)
+            )
+        except (CronSimError, LookupError, ValueError, OSError) as error:
+            # Stored by another release, or on a machine with other time zones. The others must go on.
+            if (due.record.name, due.record.revision) not in self._strange:
+                log.warning("schedule %s cannot be understood here: %s", due.record.name, error)
+            self._strange.add((due.record.name, due.record.revision))
+            return False
+        record = due.record
+        if not firing.runs and (firing.next_at, firing.waiting_at) == (record.next_at, record.waiting_at):
+            return False  # somebody saw it due by a clock that is ahead of ours
+        return await self._store.fire_schedule(firing)
+
+    def _run(self, due: DueSchedule, run_id: str, now: int) -> NewRun:
+        record = due.record
+        definition = self._definitions.named(record.target)
+        rows = first_rows(definition, record.input, now)
+        started_by = (f"{SCHEDULE}{record.name}", run_id)
+        return NewRun(
+            run_id, record.target, rows, started_by, detached=True, definition=definition.hash, queue=record.queue
+        )
+
+    # --- retention
+
+    async def _clean(self) -> None:
+        if self._retention_ms is None:
+            return
+        pause = min(PAUSE_LONGEST, max(0.1, self._retention_ms / 10_000))
+        while True:
+            if self.holds("janitor"):
+                try:
+                    await self.delete_expired(self._retention_ms)
+                except EnvironmentFault as error:
+                    log.warning("what is old could not be deleted: %s", error)
+            await asyncio.sleep(pause)
+
+    async def delete_expired(self, retention_ms: int) -> int:
+        """Deletes what was closed so long ago, a part at a time; how many."""
+        deleted = 0
+        while True:
+            part = await self._store.delete_expired(retention_ms, DELETED_AT_ONCE)
+            deleted += part
+            if part < DELETED_AT_ONCE:
+                return deleted
+
+
+def _cancel(run_id: str, now: int) -> Outgoing:
+    mail = Mail(MailKind.CANCEL, "", None, dump(["the next run of its schedule begins", None]), None, 0, now)
+    return Outgoing(run_id, mail, f"schedule:{run_id}")

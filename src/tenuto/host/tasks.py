@@ -1,0 +1,127 @@
+"""Attempts of queued tasks that a worker has under way."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
+from dataclasses import replace
+from typing import Any
+
+from tenuto.codec.values import dump, load
+from tenuto.errors import EnvironmentFault
+from tenuto.host.attempts import run_limited
+from tenuto.host.definitions import Definitions
+from tenuto.host.waiters import Ending
+from tenuto.kernel.commands import RunStep
+from tenuto.kernel.location import parse
+from tenuto.kernel.operations import Err, Ok, TimedOut
+from tenuto.kernel.retries import GiveUp, Retry, judge
+from tenuto.model.definitions import Step
+from tenuto.model.steps import StepCall
+from tenuto.store.port import ClaimedTask, Store, TaskEnd
+
+__all__ = ["Tasks"]
+
+log = logging.getLogger("tenuto.host")
+
+
+class Tasks:
+    """The tasks of one worker: each is run once, and its end stored."""
+
+    def __init__(
+        self,
+        store: Store,
+        definitions: Definitions,
+        threads: Executor,
+        tell: Callable[[str, Ending | None], None],
+        ended: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._definitions = definitions
+        self._threads = threads
+        self._tell = tell  # those who wait for a task
+        self._ended = ended  # a place is free again
+        self._claimed: dict[str, ClaimedTask] = {}
+        self._attempting: set[str] = set()  # those whose step is running: only then can one be stopped
+        self._stopped: set[str] = set()  # those that were asked to stop and are stopping
+        self.under_way: dict[str, asyncio.Task[None]] = {}
+
+    def __len__(self) -> int:
+        return len(self.under_way)
+
+    def queues(self) -> Iterable[str]:
+        """The queue of each task under way."""
+        return (task.queue for task in self._claimed.values())
+
+    def begin(self, task: ClaimedTask) -> None:
+        """Runs an attempt that was claimed."""
+        self._claimed[task.id] = task
+        self.under_way[task.id] = asyncio.create_task(self._run(task))
+
+    async def stop_flagged(self, worker_id: str) -> None:
+        """Stops what was asked to stop, if its step is still running; one that has ended keeps its result."""
+        for task_id in await self._store.flagged_tasks(worker_id):
+            if task_id in self._attempting and task_id not in self._stopped:
+                self._stopped.add(task_id)
+                self.under_way[task_id].cancel()
+
+    async def _run(self, task: ClaimedTask) -> None:
+        try:
+            step = self._definitions.step(task.target)
+            if step is None:
+                return
+            await self._store.end_task(await self._attempt(task, step))
+            self._tell(task.id, None)
+        except EnvironmentFault as error:
+            log.warning("task %s: %s", task.id, error)
+        finally:
+            del self.under_way[task.id]
+            del self._claimed[task.id]
+            self._stopped.discard(task.id)
+            self._ended()
+
+    async def _attempt(self, task: ClaimedTask, step: Step[..., Any]) -> TaskEnd:
+        call = StepCall(step, None, task.input)
+        place = parse(task.location)
+        command = RunStep(place, task.attempt, call, task.timeout_ms, task.heartbeat_ms, task.id, step.name)
+        self._attempting.add(task.id)
+        try:
+            outcome = await run_limited(self._store, command, task.run_id, self._threads, owner=task.run_id or task.id)
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if task.id not in self._stopped or current is None:
+                raise
+            current.uncancel()  # it was the task that was cancelled, not this worker
+            return TaskEnd(task.id, task.epoch, None, None, task.attempt, cancelled=True)
+        finally:
+            self._attempting.discard(task.id)
+        return await self._ending(task, step, outcome)
+
+    async def _ending(self, task: ClaimedTask, step: Step[..., Any], outcome: Ok | Err | TimedOut) -> TaskEnd:
+        if isinstance(outcome, Ok):
+            return TaskEnd(task.id, task.epoch, outcome.value, None, task.attempt)
+        timed_out = isinstance(outcome, TimedOut)
+        error = TimeoutError("the attempt ran out of time") if isinstance(outcome, TimedOut) else load(outcome.error)
+        verdict = judge(
+            # As it was queued: `step.options(...)` may have said something else than the step itself.
+            replace(
+                step.spec,
+                max_attempts=task.max_attempts,
+                backoff_ms=task.backoff_ms,
+                backoff_max_ms=task.backoff_max_ms,
+            ),
+            task.location,
+            task.attempt,
+            error,
+            unencodable=isinstance(outcome, Err) and outcome.unencodable,
+            timed_out=timed_out,
+            after_ms=outcome.after_ms if isinstance(outcome, Err) else None,
+        )
+        match verdict:
+            case Retry(after_ms=after_ms):
+                retry_at = await self._store.now() + after_ms
+                return TaskEnd(task.id, task.epoch, None, dump(error), task.attempt, retry_at)
+            case GiveUp(error=failure):
+                return TaskEnd(task.id, task.epoch, None, dump(failure), task.attempt)

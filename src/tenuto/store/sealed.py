@@ -1,0 +1,450 @@
+"""A store whose values are sealed on their way in and opened on their way out; host and store do not know of it.
+
+Sealed: rows, mail, answers, arguments and results of tasks, arguments of schedules, details of heartbeats, reasons why
+runs are parked. Clear: ids, names, attributes, times, statuses, queues, sizes, programs.
+
+Rules:
+
+1. Every method of the port is here: those in `PASSED` carry no value, each other one is written out. A method that is
+   neither does not exist, so that nothing new gets past the codec by accident.
+2. A value that cannot be opened concerns its own run only: where several are read in one look, it is refused when its
+   run is taken up.
+3. What a store says by itself (a child was cancelled, a worker was lost) is not sealed: it is known text about ids.
+   It is taken only where a store says it, and only if it is exactly that.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, NoReturn, cast
+
+from tenuto.codec.keys import pack
+from tenuto.codec.records import decode_mail, encode_mail
+from tenuto.codec.rows import ERROR_KEY, OUTPUT_KEY, EncodedBatch, mail_key
+from tenuto.codec.sealing import Codec, Place, is_sealed
+from tenuto.codec.values import dump_error, load
+from tenuto.errors import (
+    ChildCancelledError,
+    ChildFailedError,
+    ChildStartError,
+    ChildTerminatedError,
+    DecodingError,
+    RecordError,
+    StepFailedError,
+    StepOutcomeUnknownError,
+    UnsupportedError,
+)
+from tenuto.kernel.commands import EnqueueTask
+from tenuto.kernel.records import Mail, MailKind
+from tenuto.store.adoption import AdoptedRun, Adopts
+from tenuto.store.endings import CLOSED_FIRST, parent_ended
+from tenuto.store.housekeeping import DueSchedule, Firing, ScheduleRecord
+from tenuto.store.port import (
+    Claim,
+    ClaimedTask,
+    NewRun,
+    Outgoing,
+    RunFilter,
+    RunRecord,
+    Store,
+    TaskEnd,
+    TurnCommit,
+    TurnResult,
+)
+from tenuto.store.queues import LimitedClaims, TaskState
+
+__all__ = ["PASSED", "SealedStore", "sealed"]
+
+log = logging.getLogger("tenuto.store")
+
+_MAIL: Final = mail_key(0)[:2]
+_REASON: Final = "sealed:"
+_REASON_CHARACTERS: Final = 400
+_UNREADABLE: Final = 9  # no row has such a key: who takes up the run is told why, and only then
+_SAID_BY_STORES: Final = (
+    ChildCancelledError,
+    ChildTerminatedError,
+    ChildStartError,
+    StepFailedError,
+    StepOutcomeUnknownError,
+)
+_PARENT_ENDED: Final = parent_ended(0).payload
+
+# What carries no value of a user.
+PASSED: Final = frozenset(
+    {
+        "absorb",
+        "cancel_task",
+        "changed",
+        "claim",
+        "clock",
+        "close",
+        "commits_at_once",
+        "defined",
+        "delete",
+        "delete_expired",
+        "delete_schedule",
+        "deregister",
+        "fire_timers",
+        "flagged_tasks",
+        "forget_answer",
+        "heartbeat",
+        "hook_owner",
+        "identity",
+        "keep_program",
+        "keyed",
+        "limit_messages",
+        "limited",
+        "live_workers",
+        "now",
+        "open_hook",
+        "open_tasks",
+        "page",
+        "path",
+        "pause",
+        "place",
+        "program",
+        "programs_of",
+        "queues",
+        "register",
+        "release",
+        "schema",
+        "set_queue",
+        "set_schedule",
+        "sweep",
+        "sync",
+        "take_background",
+        "terminate",
+        "timers",
+        "wake",
+    }
+)
+
+
+def sealed(store: Store, codec: Codec) -> Store:
+    """The same store behind a codec."""
+    return cast("Store", SealedStore(store, codec))
+
+
+class SealedStore:
+    """See `store.port`; made by `sealed`."""
+
+    def __init__(self, store: Store, codec: Codec) -> None:
+        self._store = store
+        self._codec = codec
+        self._id = ""
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in PASSED:
+            raise AttributeError(f"{name!r} is not a method of a sealed store")
+        return getattr(self._store, name)
+
+    async def open(self) -> None:
+        await self._store.open()
+        self._id = await self._store.identity()
+
+    # --- single values
+
+    def _seal(self, data: bytes, kind: str, owner: str, key: bytes = b"", *, travels: bool = False) -> bytes:
+        return self._codec.seal(data, Place(self._id, kind, owner, key), travels=travels)
+
+    def _open(self, stored: bytes, kind: str, owner: str, key: bytes = b"") -> bytes:
+        return self._codec.open(bytes(stored), Place(self._id, kind, owner, key))
+
+    def _sealed_row(self, run_id: str, row: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
+        key, value = row
+        if key.startswith(_MAIL):
+            return key, encode_mail(self._sealed_mail(run_id, decode_mail(value)))
+        travels = key in (OUTPUT_KEY, ERROR_KEY)
+        stored = self._seal(value, "row", run_id, key, travels=travels)
+        if key == ERROR_KEY and self._codec.origin(stored) is None:
+            return row  # of a codec that hides nothing: stores look into it where a run is followed
+        return key, stored
+
+    def _opened_row(self, run_id: str, row: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
+        key, value = row
+        if key.startswith(_MAIL):
+            return key, encode_mail(self._opened_mail(run_id, decode_mail(value)))
+        return key, self._open(value, "row", run_id, key)
+
+    def _sealed_rows(self, run_id: str, rows: EncodedBatch) -> EncodedBatch:
+        return EncodedBatch(
+            rows.range_deletes,
+            rows.deletes,
+            tuple(self._sealed_row(run_id, (bytes(k), bytes(v))) for k, v in rows.puts),
+        )
+
+    # --- mail
+
+    def _sealed_mail(self, run_id: str, mail: Mail) -> Mail:
+        payload = (
+            mail.payload if mail.payload is None else self._seal(mail.payload, "mail", run_id, _slot(mail, "value"))
+        )
+        error = mail.error if mail.error is None else self._seal(mail.error, "mail", run_id, _slot(mail, "error"))
+        return mail._replace(payload=payload, error=error)
+
+    def _opened_mail(self, run_id: str, mail: Mail) -> Mail:
+        payload, error = mail.payload, mail.error
+        if payload is not None and not (mail.kind is MailKind.CANCEL and payload == _PARENT_ENDED):
+            payload = self._opened_part(run_id, mail, payload, "value")
+        if error is not None and not (mail.kind is MailKind.RESULT and _is_said_by_store(error)):
+            error = self._opened_part(run_id, mail, error, "error")
+        return mail._replace(payload=payload, error=error)
+
+    def _opened_part(self, run_id: str, mail: Mail, stored: bytes, part: str) -> bytes:
+        origin = self._codec.origin(stored) if mail.kind is MailKind.RESULT else None
+        if origin is None:
+            return self._open(stored, "mail", run_id, _slot(mail, part))
+        if not _may_come_from(run_id, mail.name, origin, part):
+            raise DecodingError("$", "encrypted", f"run {run_id} was given a result that belongs elsewhere")
+        data = self._open(stored, origin.kind, origin.owner, origin.key)
+        if origin.kind == "row" and part == "error":
+            failure = ChildFailedError(f"child run {origin.owner} failed")
+            failure.__cause__ = load(data)
+            return dump_error(failure)
+        return data
+
+    # --- runs
+
+    def _sealed_run(self, run: NewRun) -> NewRun:
+        return replace(run, rows=tuple(self._sealed_row(run.id, row) for row in run.rows))
+
+    def _opened_record(self, record: RunRecord) -> RunRecord:
+        if record.reason is None or not record.reason.startswith(_REASON):
+            return record
+        try:
+            hidden = base64.b64decode(record.reason[len(_REASON) :], validate=True)
+            reason = self._open(hidden, "reason", record.id).decode()
+        except (DecodingError, binascii.Error, UnicodeDecodeError):
+            reason = "(the reason cannot be read without its key)"
+        return replace(record, reason=reason)
+
+    def _opened_claim(self, claim: Claim) -> Claim:
+        return replace(claim, record=self._opened_record(claim.record))
+
+    async def create(self, run: NewRun) -> bool:
+        return await self._store.create(self._sealed_run(run))
+
+    async def recreate(self, run: NewRun, statuses: Sequence[str]) -> bool:
+        return await self._store.recreate(self._sealed_run(run), statuses)
+
+    async def get(self, run_id: str) -> RunRecord | None:
+        record = await self._store.get(run_id)
+        return None if record is None else self._opened_record(record)
+
+    async def runs(self, which: RunFilter | None = None) -> list[RunRecord]:
+        return [self._opened_record(record) for record in await self._store.runs(which)]
+
+    async def claim_runs(
+        self, worker_id: str, known: Sequence[str], limit: int, queues: Sequence[str] | None = None
+    ) -> list[Claim]:
+        return [self._opened_claim(claim) for claim in await self._store.claim_runs(worker_id, known, limit, queues)]
+
+    async def leased(self, worker_id: str) -> list[Claim]:
+        return [self._opened_claim(claim) for claim in await self._store.leased(worker_id)]
+
+    async def rows(self, run_id: str, prefix: bytes = b"") -> list[tuple[bytes, bytes]]:
+        return [self._opened_row(run_id, row) for row in await self._store.rows(run_id, prefix)]
+
+    async def rows_of(self, run_ids: Sequence[str]) -> dict[str, list[tuple[bytes, bytes]]]:
+        found = await self._store.rows_of(run_ids)
+        return {run_id: self._opened_list(run_id, rows) for run_id, rows in found.items()}
+
+    def _opened_list(self, run_id: str, rows: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        try:
+            return [self._opened_row(run_id, row) for row in rows]
+        except (DecodingError, RecordError) as error:
+            return [(pack((_UNREADABLE, str(error.args[0])[:_REASON_CHARACTERS])), b"")]
+
+    async def adopt(self, run: AdoptedRun) -> bool:
+        if not isinstance(self._store, Adopts):
+            raise UnsupportedError("this store takes no runs of others")
+        rows = tuple(self._sealed_row(run.id, row) for row in run.rows)
+        mail = tuple((number, self._sealed_mail(run.id, one)) for number, one in run.mail)
+        return await self._store.adopt(replace(run, rows=rows, mail=mail))
+
+    # --- messages
+
+    async def send(self, run_id: str, mail: Mail, message_id: str | None = None) -> int | None:
+        return await self._store.send(run_id, self._sealed_mail(run_id, mail), message_id)
+
+    async def signal_and_claim(
+        self, worker_id: str, run_id: str, mail: Mail, message_id: str | None
+    ) -> tuple[int | None, Claim | None]:
+        hidden = self._sealed_mail(run_id, mail)
+        number, claim = await self._store.signal_and_claim(worker_id, run_id, hidden, message_id)
+        return number, None if claim is None else self._opened_claim(claim)
+
+    async def mail(self, run_id: str, above: int) -> list[tuple[int, Mail]]:
+        return [(n, self._opened_mail(run_id, mail)) for n, mail in await self._store.mail(run_id, above)]
+
+    async def mail_of(self, above: Mapping[str, int]) -> dict[str, list[tuple[int, Mail]]]:
+        opened: dict[str, list[tuple[int, Mail]]] = {}
+        for run_id, mail in (await self._store.mail_of(above)).items():
+            try:
+                opened[run_id] = [(n, self._opened_mail(run_id, one)) for n, one in mail]
+            except DecodingError as error:
+                opened[run_id] = _Refused(error)
+        return opened
+
+    async def answer(self, run_id: str, update_id: str) -> bytes | None:
+        stored = await self._store.answer(run_id, update_id)
+        if stored is None or stored == CLOSED_FIRST:
+            return stored
+        return self._open(stored, "answer", run_id, update_id.encode())
+
+    # --- turns
+
+    def _sealed_commit(self, commit: TurnCommit) -> TurnCommit:
+        run_id = commit.lease.run_id
+        sealed_rows = self._sealed_rows(run_id, commit.rows) if commit.rows.puts else commit.rows
+        reason = commit.reason
+        if reason is not None:
+            reason = _REASON + base64.b64encode(self._seal(reason.encode(), "reason", run_id)).decode()
+        return commit._replace(
+            rows=sealed_rows,
+            reason=reason,
+            new=None if commit.new is None else self._sealed_run(commit.new),
+            runs=tuple(map(self._sealed_run, commit.runs)),
+            tasks=tuple(map(self._sealed_task, commit.tasks)),
+            outgoing=tuple(map(self._sealed_outgoing, commit.outgoing)),
+            answers=tuple(
+                (update_id, self._seal(answer, "answer", run_id, update_id.encode()))
+                for update_id, answer in commit.answers
+            ),
+        )
+
+    def _sealed_outgoing(self, outgoing: Outgoing) -> Outgoing:
+        return replace(outgoing, mail=self._sealed_mail(outgoing.run_id, outgoing.mail))
+
+    async def commit(self, commit: TurnCommit) -> list[Outgoing]:
+        undelivered = {outgoing.id for outgoing in await self._store.commit(self._sealed_commit(commit))}
+        return [outgoing for outgoing in commit.outgoing if outgoing.id in undelivered]
+
+    async def commit_group(self, commits: Sequence[TurnCommit]) -> list[TurnResult]:
+        return await self._store.commit_group([self._sealed_commit(commit) for commit in commits])
+
+    async def reopen(self, back: TurnCommit) -> None:
+        await self._store.reopen(self._sealed_commit(back))
+
+    # --- tasks
+
+    def _sealed_task(self, task: EnqueueTask) -> EnqueueTask:
+        return task._replace(input=self._seal(task.input, "input", task.id))
+
+    def _opened_task(self, task: ClaimedTask) -> ClaimedTask:
+        try:
+            return replace(task, input=self._open(task.input, "input", task.id))
+        except DecodingError:
+            return task  # its attempt fails on it, as on any input it cannot read
+
+    async def enqueue(self, task: EnqueueTask) -> str:
+        return await self._store.enqueue(self._sealed_task(task))
+
+    async def claim_tasks(
+        self, worker_id: str, known: Sequence[str], queues: Sequence[str] | None, limit: int
+    ) -> list[ClaimedTask]:
+        return [self._opened_task(task) for task in await self._store.claim_tasks(worker_id, known, queues, limit)]
+
+    async def claim_limited(self, *asked: Any) -> LimitedClaims:
+        claimed = await self._store.claim_limited(*asked)
+        runs = [self._opened_claim(claim) for claim in claimed.runs]
+        return replace(claimed, runs=runs, tasks=[self._opened_task(task) for task in claimed.tasks])
+
+    async def end_task(self, end: TaskEnd) -> bool:
+        output = None if end.output is None else self._seal(end.output, "task", end.id, b"value", travels=True)
+        error = None if end.error is None else self._seal(end.error, "task", end.id, b"error", travels=True)
+        return await self._store.end_task(replace(end, output=output, error=error))
+
+    async def task(self, task_id: str) -> TaskState | None:
+        state = await self._store.task(task_id)
+        if state is None:
+            return None
+        output, error = state.output, state.error
+        if output is not None:
+            output = self._open(output, "task", task_id, b"value")
+        if error is not None and not _is_said_by_store(error):
+            error = self._open(error, "task", task_id, b"error")
+        return state._replace(output=output, error=error)
+
+    async def keep_details(self, key: str, run_id: str, details: bytes) -> None:
+        await self._store.keep_details(key, run_id, self._seal(details, "details", key))
+
+    async def details(self, key: str) -> bytes | None:
+        stored = await self._store.details(key)
+        return None if stored is None else self._open(stored, "details", key)
+
+    # --- schedules
+
+    def _opened_schedule(self, record: ScheduleRecord) -> ScheduleRecord:
+        return replace(record, input=self._open(record.input, "schedule", record.name))
+
+    async def put_schedule(self, record: ScheduleRecord) -> None:
+        await self._store.put_schedule(replace(record, input=self._seal(record.input, "schedule", record.name)))
+
+    async def schedules(self) -> list[ScheduleRecord]:
+        return [self._opened_schedule(record) for record in await self._store.schedules()]
+
+    async def get_schedule(self, name: str) -> ScheduleRecord | None:
+        record = await self._store.get_schedule(name)
+        return None if record is None else self._opened_schedule(record)
+
+    async def due_schedules(self, limit: int) -> tuple[list[DueSchedule], int | None]:
+        found, following = await self._store.due_schedules(limit)
+        due: list[DueSchedule] = []
+        for schedule in found:
+            try:
+                due.append(schedule._replace(record=self._opened_schedule(schedule.record)))
+            except DecodingError as error:
+                log.warning("schedule %s starts nothing: %s", schedule.record.name, error)
+        return due, following
+
+    async def fire_schedule(self, firing: Firing) -> bool:
+        runs = tuple(map(self._sealed_run, firing.runs))
+        outgoing = tuple(map(self._sealed_outgoing, firing.outgoing))
+        return await self._store.fire_schedule(replace(firing, runs=runs, outgoing=outgoing))
+
+
+class _Refused(list[Any]):
+    """Mail that could not be opened: whoever takes up the run hears why."""
+
+    def __init__(self, error: DecodingError) -> None:
+        super().__init__()
+        self._error = error
+
+    def __iter__(self) -> NoReturn:
+        raise self._error
+
+
+def _slot(mail: Mail, part: str) -> bytes:
+    """What tells a message from the others of its run before it has a number."""
+    return f"{part} {mail.kind.name} {mail.sent_at} {mail.ref or ''} {mail.name}".encode()
+
+
+def _is_said_by_store(error: bytes) -> bool:
+    """Whether an error is one of the known texts about ids."""
+    if is_sealed(error):
+        return False
+    try:
+        found = load(error)
+    except (DecodingError, RecordError):
+        return False
+    return type(found) in _SAID_BY_STORES and found.__cause__ is None
+
+
+def _may_come_from(run_id: str, location: str, origin: Place, part: str) -> bool:
+    """Whether the store may have brought a result here: of a task, or of a run that was followed.
+
+    What a run started itself is called by where it did; the result of another place of the run is refused.
+    """
+    wanted = {"task": part.encode(), "row": OUTPUT_KEY if part == "value" else ERROR_KEY}
+    if origin.key != wanted.get(origin.kind):
+        return False
+    if not origin.owner.startswith(f"{run_id}:"):
+        return True
+    return re.fullmatch(rf"\d+:{re.escape(location)}(~\d+)?", origin.owner[len(run_id) + 1 :]) is not None

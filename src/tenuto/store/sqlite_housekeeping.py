@@ -1,0 +1,138 @@
+"""Schedules, background leases and retention in SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tenuto.store.connection import Connection, Row
+from tenuto.store.housekeeping import DueSchedule, Firing, ScheduleRecord
+from tenuto.store.port import NewRun
+from tenuto.store.sqlite_mail import deliver
+from tenuto.store.sqlite_runs import create, delete, get
+
+__all__ = ["SqliteHousekeeping"]
+
+T = TypeVar("T")
+
+
+class SqliteHousekeeping:
+    """The part of the store that works by the clock. See `store.housekeeping`."""
+
+    if TYPE_CHECKING:
+
+        async def _write(self, work: Callable[[Connection], T]) -> T: ...
+        async def _read(self, work: Callable[[Connection], T]) -> T: ...
+
+    async def put_schedule(self, record: ScheduleRecord) -> None:
+        await self._write(lambda connection: connection.run("put_schedule", _values(record)))
+
+    async def schedules(self) -> list[ScheduleRecord]:
+        found = await self._read(lambda connection: connection.all("all_schedules"))
+        return [_schedule_of(row) for row in found]
+
+    async def get_schedule(self, name: str) -> ScheduleRecord | None:
+        found = await self._read(lambda connection: connection.one("get_schedule", {"name": name}))
+        return None if found is None else _schedule_of(found)
+
+    async def set_schedule(self, name: str, revision: int, paused: bool, next_at: int | None) -> bool:
+        values = {"name": name, "revision": revision, "paused": int(paused), "next_at": next_at}
+        return await self._write(lambda connection: connection.one("set_schedule", values)) is not None
+
+    async def delete_schedule(self, name: str) -> bool:
+        return await self._write(lambda connection: connection.one("delete_schedule", {"name": name})) is not None
+
+    async def due_schedules(self, limit: int) -> tuple[list[DueSchedule], int | None]:
+        return await self._read(lambda connection: _due(connection, limit))
+
+    async def fire_schedule(self, firing: Firing) -> bool:
+        return await self._write(lambda connection: _fire(connection, firing))
+
+    async def take_background(self, names: Sequence[str], owner: str, ttl_ms: int) -> list[str]:
+        return await self._write(lambda connection: _take(connection, names, owner, ttl_ms))
+
+    async def delete_expired(self, retention_ms: int, limit: int) -> int:
+        values = {"retention": retention_ms, "limit": limit}
+        if await self._read(lambda connection: connection.one("expired", values)) is None:
+            return 0  # a look first: nearly always there is nothing, and looking costs no commit
+        return await self._write(lambda connection: _delete_expired(connection, values))
+
+    async def recreate(self, run: NewRun, statuses: Sequence[str]) -> bool:
+        return await self._write(lambda connection: _recreate(connection, run, statuses))
+
+    async def identity(self) -> str:
+        ((store_id,),) = await self._read(lambda connection: connection.all("identity"))
+        return str(store_id)
+
+    async def defined(self) -> list[str]:
+        return [name for (name,) in await self._read(lambda connection: connection.all("defined"))]
+
+
+def _values(record: ScheduleRecord) -> dict[str, Any]:
+    return {
+        "name": record.name,
+        "target": record.target,
+        "args": record.input,
+        "queue": record.queue,
+        "cron": record.cron,
+        "every": record.every_ms,
+        "tz": record.tz,
+        "overlap": record.overlap,
+        "catch_up": record.catch_up,
+        "start_at": record.start_at,
+        "end_at": record.end_at,
+        "anchor": record.anchor,
+        "next_at": record.next_at,
+    }
+
+
+def _schedule_of(row: Row) -> ScheduleRecord:
+    values = list(row[:17])
+    values[15] = bool(values[15])
+    return ScheduleRecord(*values)
+
+
+def _due(connection: Connection, limit: int) -> tuple[list[DueSchedule], int | None]:
+    found = connection.all("due_schedules", {"limit": limit})
+    following = connection.one("next_schedule")
+    return [DueSchedule(_schedule_of(row), bool(row[17])) for row in found], None if following is None else following[0]
+
+
+def _fire(connection: Connection, firing: Firing) -> bool:
+    values = {
+        "name": firing.name,
+        "revision": firing.revision,
+        "next_at": firing.next_at,
+        "waiting_at": firing.waiting_at,
+        "last_id": firing.last_id,
+    }
+    if connection.one("fire_schedule", values) is None:
+        return False
+    for outgoing in firing.outgoing:
+        deliver(connection, outgoing)
+    for run in firing.runs:
+        create(connection, run)  # one that is there already was started for the same time
+    return True
+
+
+def _take(connection: Connection, names: Sequence[str], owner: str, ttl_ms: int) -> list[str]:
+    values = {"owner": owner, "ttl": ttl_ms}
+    return [name for name in names if connection.one("take_background", {**values, "name": name}) is not None]
+
+
+def _delete_expired(connection: Connection, values: dict[str, int]) -> int:
+    ids = [found for (found,) in connection.all("expired", values)]
+    delete(connection, ids)
+    return len(ids)
+
+
+def _recreate(connection: Connection, run: NewRun, statuses: Sequence[str]) -> bool:
+    known = get(connection, run.id)
+    if known is not None and known.status not in statuses:
+        return False
+    if known is not None:
+        keyed = connection.one("keyed", {"queue": run.queue, "key": run.key}) if run.key is not None else None
+        if keyed is not None and keyed[0] != run.id:
+            return False  # its key is another's: the old run stays
+        delete(connection, (run.id,))
+    return create(connection, run)

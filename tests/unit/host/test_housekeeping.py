@@ -1,0 +1,108 @@
+"""What one worker does for all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tenuto.codec.values import dump
+from tenuto.errors import StoreUnavailableError
+from tenuto.host.definitions import Definitions
+from tenuto.host.housekeeping import BACKGROUND, DELETED_AT_ONCE, Housekeeper
+from tenuto.host.schedules import ScheduleOptions, check_schedule
+from tenuto.store.memory import MemoryStore
+from tenuto.store.port import NewRun, TurnCommit
+
+START = 1_700_000_000_000
+HOUR = 3_600_000
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.ms = START
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(clock: Clock) -> MemoryStore:
+    return MemoryStore(clock)
+
+
+def housekeeper(store: Any, owner: str = "w", retention_ms: int | None = None) -> Housekeeper:
+    return Housekeeper(store, Definitions(), lambda: owner, 30_000, retention_ms, lambda: None)
+
+
+async def test_another_worker_takes_over_within_the_lease_of_one_that_died(store: MemoryStore, clock: Clock) -> None:
+    """R028: no word from the first any more."""
+    first, second = housekeeper(store, "first"), housekeeper(store, "second")
+    await first.take()
+    await second.take()
+    assert [first.holds(name) for name in BACKGROUND] == [True] * 4
+    assert [second.holds(name) for name in BACKGROUND] == [False] * 4
+    clock.ms += 20_000  # two thirds of a lease: its half is over, and so is the pause before the next try
+    await second.take()
+    assert all(second.holds(name) for name in BACKGROUND)
+
+
+async def test_a_worker_that_cannot_reach_the_store_goes_on_and_holds_nothing_new(store: MemoryStore) -> None:
+    class Away:
+        async def take_background(self, *_: Any) -> list[str]:
+            raise StoreUnavailableError("down")
+
+    away = housekeeper(Away())
+    await away.take()
+    assert not any(away.holds(name) for name in BACKGROUND)
+
+
+def hourly(name: str) -> Any:
+    options: ScheduleOptions = {
+        "cron": None,
+        "every": "1h",
+        "tz": "UTC",
+        "overlap": "skip",
+        "catch_up": "one",
+        "start_at": None,
+        "end_at": None,
+    }
+    return check_schedule(name, "workflow//shop.py//report", dump([[], {}]), "reports", options, START)
+
+
+async def test_a_schedule_that_cannot_be_understood_here_does_not_hold_up_the_others(
+    store: MemoryStore, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    await store.put_schedule(hourly("good"))
+    await store.put_schedule(replace(hourly("bad"), every_ms=None, cron="0 * * * *", tz="Middle/Earth"))
+    clock.ms += HOUR
+    assert await housekeeper(store).fire_schedules() == START + 2 * HOUR
+    (run,) = await store.runs()
+    assert (run.id.partition("@")[0], run.queue, run.parent_id) == ("good", "reports", None)
+    assert caplog.text.count("schedule bad cannot be understood here") == 1  # however often it is looked at
+
+
+async def test_firing_says_when_the_next_time_comes(store: MemoryStore, clock: Clock) -> None:
+    await store.put_schedule(hourly("tick"))
+    keeper = housekeeper(store)
+    assert await keeper.fire_schedules() == START + HOUR
+    clock.ms += HOUR
+    assert await keeper.fire_schedules() == START + 2 * HOUR
+
+
+async def test_what_is_old_is_deleted_a_part_at_a_time_until_nothing_is_left(store: MemoryStore, clock: Clock) -> None:
+    """R068."""
+    await store.register("w", 30_000, "c", {"wf": "hash"})
+    for n in range(DELETED_AT_ONCE + 1):
+        await store.create(NewRun(f"r{n}", "wf", ()))
+    for claim in await store.claim_runs("w", ["wf"], DELETED_AT_ONCE + 1):
+        await store.commit_group([TurnCommit(claim.lease, "completed")])
+    clock.ms += HOUR
+    assert await housekeeper(store).delete_expired(HOUR) == DELETED_AT_ONCE + 1
+    assert await store.runs() == []
