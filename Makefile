@@ -31,7 +31,7 @@ test: lint type    ## everything CI runs: lint, types and every test
 	$(BIN)/pytest -n 2 -q
 
 demo: $(READY)    ## the main job, surviving a crash, on the embedded default
-	$(BIN)/python examples/demo.py
+	$(BIN)/tenuto demo
 
 bench: $(READY)    ## ratios within one run each: kernel, entities, directives, TWF, and beside the peers that are installed
 	$(BIN)/python bench/kernel.py

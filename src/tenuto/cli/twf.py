@@ -285,6 +285,37 @@ def graph(paths: Sequence[str], name: str | None, form: str, output: Path | None
         write_file(output, text)
 
 
+# --- run, simulate, test: their modules bring the whole engine along, and are loaded when they are asked for
+
+
+class _Later(click.Command):
+    """A command whose module is imported when it is used."""
+
+    def __init__(self, name: str, module: str, attribute: str, short_help: str) -> None:
+        super().__init__(name, short_help=short_help, add_help_option=False)
+        self._module, self._attribute = module, attribute
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        from importlib import import_module
+
+        real: click.Command = getattr(import_module(self._module, __package__), self._attribute)
+        return real.make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        return ctx.command.invoke(ctx)
+
+
+command.add_command(_Later("run", ".twf_run", "run", "Start a workflow and print its result."))
+command.add_command(
+    _Later("simulate", ".twf_simulate", "simulate_command", "Run a workflow on virtual time; print what happened when.")
+)
+command.add_command(
+    _Later("test", ".twf_simulate", "test_command", "Run simulations and compare them with what they expect.")
+)
+
+
 # --- lsp
 
 

@@ -14,7 +14,7 @@ from tenuto.twf.checks import Bound
 from tenuto.twf.program import NotText, decode
 from tenuto.twf.source import Source
 
-__all__ = ["STDIN", "UsageProblem", "load_bound", "read_sources", "write_file"]
+__all__ = ["STDIN", "UsageProblem", "load_bound", "load_provided", "read_sources", "write_file"]
 
 STDIN: Final = "<stdin>"
 _IMPORT_FAILURES: Final = (
@@ -73,18 +73,25 @@ def write_file(path: Path, text: str) -> None:
         raise UsageProblem(f"{path}: {error.strerror or error}") from error
 
 
-def load_bound(name: str) -> Bound:
-    """What `pkg.mod[:attr]` provides: a `Bound`, or an object whose `bound()` gives one."""
+def load_provided(name: str) -> object:
+    """What `pkg.mod[:attr]` names; `bindings` where no attribute is named."""
     module_name, _, attribute = name.partition(":")
     sys.path.insert(0, str(Path.cwd()))
     try:
-        module = import_module(module_name)
-        provided: object = getattr(module, attribute or "bindings")
-        bound: object = provided if isinstance(provided, Bound) else getattr(provided, "bound")()  # noqa: B009
+        return getattr(import_module(module_name), attribute or "bindings")
     except _IMPORT_FAILURES as error:
         raise UsageProblem(f"--bindings {name}: {type(error).__name__}: {error}") from error
     finally:
-        sys.path.pop(0)
+        sys.path.remove(str(Path.cwd()))
+
+
+def load_bound(name: str) -> Bound:
+    """What `pkg.mod[:attr]` provides: a `Bound`, or an object whose `bound()` gives one."""
+    provided = load_provided(name)
+    try:
+        bound: object = provided if isinstance(provided, Bound) else getattr(provided, "bound")()  # noqa: B009
+    except _IMPORT_FAILURES as error:
+        raise UsageProblem(f"--bindings {name}: {type(error).__name__}: {error}") from error
     if not isinstance(bound, Bound):
         raise UsageProblem(f"--bindings {name}: {type(provided).__name__} is not a Bindings object")
     return bound

@@ -1,0 +1,203 @@
+"""Which store a command works on, and with which of the user's code: `--url`, `--app`, `--root`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from tenuto.app import Tenuto
+from tenuto.cli.loading import load_apps, load_object
+from tenuto.codec.sealing import Codec
+from tenuto.errors import StoreUnavailableError
+from tenuto.host.engine import NativeEngine
+from tenuto.kernel.location import parse
+from tenuto.model.durations import milliseconds
+from tenuto.store.clock import system_clock
+from tenuto.store.port import Store
+from tenuto.store.sealed import sealed
+from tenuto.store.urls import DEFAULT_URL, store_of
+
+__all__ = [
+    "Place",
+    "attributes_of",
+    "check_location",
+    "duration_option",
+    "finish",
+    "json_option",
+    "location_option",
+    "run_argument",
+    "values_of",
+    "with_store",
+]
+
+T = TypeVar("T")
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+run_argument = click.argument("run_id", metavar="RUN")
+
+
+def check_location(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """A place in a history, as `tenuto show` prints it."""
+    try:
+        if value is not None:
+            parse(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    return value
+
+
+def _check_duration(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    try:
+        if value is not None:
+            milliseconds(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    return value
+
+
+def location_option(name: str, **settings: Any) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """An option that is a place in a history."""
+    return click.option(name, metavar="LOCATION", callback=check_location, **settings)
+
+
+def duration_option(name: str, **settings: Any) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """An option that is a duration: `250ms`, `1h30m`, `1 day`."""
+    return click.option(name, metavar="DURATION", callback=_check_duration, **settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a command works."""
+
+    url: str
+    apps: tuple[str, ...] = ()
+    root: str | None = None
+    codec: str | None = None  # MODULE:NAME
+
+    @property
+    def is_native(self) -> bool:
+        """Whether the runs are in a store of ours, and not on a Temporal cluster."""
+        return not self.url.startswith("temporal:")
+
+    def load(self) -> None:
+        """Loads the user's code; nothing where none was named."""
+        load_apps(self.apps, self.root)
+
+    def arguments(self) -> list[str]:
+        """The same place on another command line."""
+        given = ["--url", self.url]
+        for app in self.apps:
+            given += ["--app", app]
+        given += [] if self.root is None else ["--root", self.root]
+        return given if self.codec is None else [*given, "--codec", self.codec]
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncGenerator[Tenuto]:
+        """An app that only looks: a store of ours is opened for reading, and nothing is created or migrated."""
+        app = Tenuto(self.url, worker=False)
+        if self.is_native:
+            app.engine = NativeEngine(self.store(read_only=True), None)
+        async with app:
+            yield app
+
+    @asynccontextmanager
+    async def writing(self, *, create: bool = False) -> AsyncGenerator[Tenuto]:
+        """A client that may change something. A file that is not there is made only where that is asked for."""
+        app = Tenuto(self.url, worker=False, codec=self.loaded_codec())
+        path = getattr(self.plain_store(), "path", None) if self.is_native else None
+        if isinstance(path, Path) and not create and not path.is_file():
+            raise StoreUnavailableError(f"{path}: there is no such file")
+        async with app:
+            yield app
+
+    def store(self, *, read_only: bool) -> Store:
+        """The store itself, not open."""
+        store, codec = self.plain_store(read_only=read_only), self.loaded_codec()
+        return store if codec is None else sealed(store, codec)
+
+    def plain_store(self, *, read_only: bool = False) -> Store:
+        """The store as it is, whatever its values are sealed with."""
+        return store_of(self.url, system_clock, read_only=read_only)
+
+    def loaded_codec(self) -> Codec | None:
+        """What the values of the store are sealed with, out of the user's code."""
+        return None if self.codec is None else load_object(self.codec, "--codec")
+
+
+def with_store(command: Callable[..., T]) -> Callable[..., T]:
+    """Gives a command `--url`, `--app` and `--root`, and hands them to it as its first argument, a `Place`."""
+
+    @click.option(
+        "--url",
+        envvar="TENUTO_URL",
+        metavar="URL",
+        help=f"The store: sqlite:///path, postgresql://… (TENUTO_URL; default {DEFAULT_URL}).",
+    )
+    @click.option(
+        "--app",
+        "apps",
+        envvar="TENUTO_APP",
+        multiple=True,
+        metavar="MODULE|FILE",
+        help="Load this code first: a module's name or a file (TENUTO_APP; may be repeated).",
+    )
+    @click.option("--root", type=click.Path(exists=True, file_okay=False), help="The folder that ids are relative to.")
+    @click.option(
+        "--codec",
+        envvar="TENUTO_CODEC",
+        metavar="MODULE:NAME",
+        help="What values are encrypted or compressed with: the codec= of your app, by its name (TENUTO_CODEC).",
+    )
+    @wraps(command)
+    def call(url: str | None, apps: tuple[str, ...], root: str | None, codec: str | None, **given: Any) -> T:
+        return command(Place(url or DEFAULT_URL, apps, root, codec), **given)
+
+    return call
+
+
+def finish(work: Callable[[], Coroutine[Any, Any, T]], place: Place) -> T:
+    """Loads the user's code, then runs a command's work to its end. In this order: code is loaded outside any loop."""
+    place.load()
+    return asyncio.run(work())
+
+
+def values_of(arguments: Sequence[str]) -> list[Any]:
+    """Arguments of a workflow, signal or update, each written as JSON."""
+    return [_value(text, number) for number, text in enumerate(arguments, 1)]
+
+
+def _value(text: str, number: int) -> Any:
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except ValueError as error:
+        quoted = json.dumps(text, ensure_ascii=False)
+        raise click.BadParameter(
+            f"argument {number} is not JSON ({error}); a text is written with its quotes: '{quoted}'"
+        ) from None
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is not JSON")
+
+
+def attributes_of(pairs: Sequence[str]) -> dict[str, str | int | float | bool]:
+    """`name=value` pairs; a value that is a JSON number or true or false is one."""
+    found: dict[str, str | int | float | bool] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not name or not equals:
+            raise click.BadParameter(f"{pair!r} is not NAME=VALUE")
+        try:
+            value = json.loads(text)
+        except ValueError:
+            value = text
+        found[name] = value if isinstance(value, str | int | float | bool) else text
+    return found
