@@ -1,0 +1,27 @@
+"""Locations as a cluster's tools show them. The server has limits that ours do not."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Final
+
+from tenuto.kernel.location import Location, text
+
+__all__ = ["activity_id", "shown"]
+
+LONGEST_ID: Final = 900  # bytes; the server's own limit is 1000
+LONGEST_SUMMARY: Final = 380  # bytes of JSON; the server's own limit is 400
+
+
+def activity_id(location: Location) -> str:
+    """The text of a location; of a very long one, its beginning and what tells it from others."""
+    written = text(location)
+    if len(written.encode()) <= LONGEST_ID:
+        return written
+    return f"{written[:100]}…{blake2b(written.encode(), digest_size=16).hexdigest()}"
+
+
+def shown(words: str) -> str:
+    """What people read beside a timer or an activity, cut where the server would refuse it."""
+    fits = len(words.encode("ascii", "backslashreplace")) <= LONGEST_SUMMARY
+    return words if fits else f"{words[:30]}…"

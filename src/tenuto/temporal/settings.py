@@ -1,0 +1,96 @@
+"""Where the cluster is, and what a worker of this process was told."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from datetime import timedelta
+from threading import Lock
+from typing import Final, Protocol
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from tenuto.errors import ConfigError
+
+__all__ = ["DEFAULT_QUEUE", "Address", "Site"]
+
+DEFAULT_QUEUE: Final = "default"  # the queue of everything that names none
+_FORM: Final = "temporal://host:7233/namespace?task_queue=name"
+
+
+class Closeable(Protocol):
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A namespace of a cluster, and the task queue that stands for the queue `default`."""
+
+    host: str
+    namespace: str
+    task_queue: str
+    cached_runs: int  # how many runs a worker keeps in memory
+    tls: bool
+    api_key: str | None
+
+    @classmethod
+    def parse(cls, url: str) -> Address:
+        """What a URL says; `ConfigError` if it says something else."""
+        parts = urlsplit(url)
+        try:
+            port = parts.port
+            options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
+        except ValueError as error:
+            raise ConfigError(f"{url!r}: {error}; a Temporal URL looks like {_FORM}") from None
+        namespace = unquote(parts.path.strip("/")) or "default"
+        if parts.scheme != "temporal" or not parts.hostname or "/" in namespace or "@" in parts.netloc:
+            raise ConfigError(f"{url!r} is not a Temporal URL: {_FORM}")
+        unknown = options.keys() - {"task_queue", "cache", "tls"}
+        if unknown:
+            raise ConfigError(f"{url!r}: there is no option {min(unknown)!r}; there are task_queue, cache and tls")
+        cached = options.get("cache", "1000")
+        tls = options.get("tls", "false")
+        if not cached.isdecimal() or tls not in ("true", "false"):
+            raise ConfigError(f"{url!r}: cache= is a number of runs, tls= is true or false")
+        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        return cls(
+            host=f"{host}:{port or 7233}",
+            namespace=namespace,
+            task_queue=options.get("task_queue") or "tenuto",
+            cached_runs=int(cached),
+            tls=tls == "true",
+            api_key=os.environ.get("TEMPORAL_API_KEY") or None,  # never in a URL: those end up in logs
+        )
+
+    def task_queue_of(self, queue: str | None) -> str:
+        """The task queue that stands for one of our queues."""
+        return self.task_queue if queue is None or queue == DEFAULT_QUEUE else queue
+
+    def queue_of(self, task_queue: str) -> str:
+        return DEFAULT_QUEUE if task_queue == self.task_queue else task_queue
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What the runs of one app's workers in this process share."""
+
+    task_queue: str = "tenuto"  # that stands for the queue `default`
+    lease: timedelta = timedelta(seconds=30)  # how long a step's worker may be silent before it counts as lost
+    alive: set[Closeable] = field(default_factory=set["Closeable"])  # runs in memory
+    lock: Lock = field(default_factory=Lock)  # they come and go on several threads
+
+    def task_queue_of(self, queue: str | None) -> str:
+        """The task queue that stands for one of our queues."""
+        return self.task_queue if queue is None or queue == DEFAULT_QUEUE else queue
+
+    def enter(self, run: Closeable) -> None:
+        with self.lock:
+            self.alive.add(run)
+
+    def leave(self, run: Closeable) -> None:
+        with self.lock:
+            self.alive.discard(run)
+
+    def close(self) -> None:
+        """Closes what is left once the workers have stopped: the SDK keeps its cache to the end."""
+        for run in list(self.alive):
+            run.close()

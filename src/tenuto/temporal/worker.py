@@ -1,0 +1,83 @@
+"""The workers of this process: one per task queue, for the runs and for the steps."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any, Final
+
+from temporalio.worker import Worker
+
+from tenuto.host.options import WorkerOptions
+from tenuto.model import registry
+from tenuto.model.definitions import Workflow
+from tenuto.temporal.activities import Activities, pulse_of
+from tenuto.temporal.connection import Connection
+from tenuto.temporal.settings import DEFAULT_QUEUE, Site
+from tenuto.temporal.workflows import AtSite, TenutoWorkflow
+
+__all__ = ["Workers"]
+
+SORTS: Final[tuple[registry.Sort, ...]] = ("workflow", "step")
+
+
+class Workers:
+    """Started with the app, stopped with it."""
+
+    def __init__(self, connection: Connection, options: WorkerOptions) -> None:
+        self._connection = connection
+        self._options = options
+        self._site = Site(connection.address.task_queue, timedelta(milliseconds=options["lease_ms"]))
+        self._workers: list[Worker] = []
+        self._threads: ThreadPoolExecutor | None = None
+
+    async def start(self) -> None:
+        """Serves the queues that were named, else the default one and those that registered definitions name."""
+        address, options = self._connection.address, self._options
+        queues = options["queues"] if options["queues"] is not None else _known_queues()
+        task_queues = list(dict.fromkeys(address.task_queue_of(queue) for queue in queues))
+        self._threads = ThreadPoolExecutor(options["concurrency"], thread_name_prefix="tenuto-step")
+        for task_queue in task_queues:
+            worker = self._worker(task_queue, Activities(self._threads))
+            await worker.__aenter__()
+            self._workers.append(worker)
+
+    def _worker(self, task_queue: str, activities: Activities) -> Worker:
+        options, lease, cached = self._options, self._site.lease, self._connection.address.cached_runs
+        pulse = timedelta(seconds=pulse_of(lease))
+        return Worker(
+            self._connection.client,
+            task_queue=task_queue,
+            workflows=[TenutoWorkflow],
+            interceptors=[AtSite(self._site)],
+            activities=[activities.attempt],
+            max_cached_workflows=cached,
+            # Without a cache a run that comes drops the one before it, in the middle of what it computes in place.
+            max_concurrent_workflow_tasks=None if cached else 1,
+            max_concurrent_activities=options["concurrency"],
+            # How late a step may hear that it is to stop, and how late others take over from a lost worker.
+            max_heartbeat_throttle_interval=pulse,
+            default_heartbeat_throttle_interval=pulse,
+            sticky_queue_schedule_to_start_timeout=min(lease, timedelta(seconds=10)),
+            graceful_shutdown_timeout=timedelta(seconds=options["grace"]),
+        )
+
+    async def stop(self) -> None:
+        for worker in reversed(self._workers):
+            await worker.shutdown()
+        self._workers.clear()
+        self._site.close()
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads = None
+
+
+def _known_queues() -> list[str]:
+    queues = [DEFAULT_QUEUE]
+    for sort in SORTS:
+        for item in registry.definitions(sort):
+            known: Any = item
+            queue: str | None = known.queue if isinstance(item, Workflow) else known.spec.queue
+            if queue is not None:
+                queues.append(queue)
+    return queues
