@@ -8,7 +8,19 @@ from typing import Any
 
 import pytest
 
-from tenuto import NoReply, Reply, RunHandle, Stop, Tenuto, Update, publish_state, receive, wait_for_signal, workflow
+from tenuto import (
+    NoReply,
+    Reply,
+    RunHandle,
+    Stop,
+    Tenuto,
+    Update,
+    publish_state,
+    receive,
+    step,
+    wait_for_signal,
+    workflow,
+)
 from tenuto.errors import (
     EncodingError,
     HandlerReturnError,
@@ -295,3 +307,37 @@ async def test_a_name_that_cannot_be_one_is_refused_at_the_sender(run: RunHandle
     await refused(InvalidNameError, "TN217", run.signal(name))
     await refused(InvalidNameError, "TN217", run.update(name, timeout=LIMIT))
     await goes_on(run)
+
+
+async def test_an_update_that_was_not_decided_when_the_run_was_terminated_is_answered(app: Tenuto) -> None:
+    """P8, R056: behind a handler that never ends it stays undecided, and hears `closed` from the run's end."""
+    busy = asyncio.Event()
+
+    @step
+    async def hang() -> None:
+        busy.set()
+        await asyncio.Event().wait()
+
+    async def slow(state: int) -> Reply[int]:
+        await hang()
+        return Reply(None, state)
+
+    @workflow
+    async def wait() -> None:
+        await receive(0, updates={"slow": slow})
+
+    run = await app.start(wait)
+    first = asyncio.create_task(run.update("slow", retry_for=LIMIT, timeout=LIMIT))
+    await busy.wait()
+    second = asyncio.create_task(run.update("slow", id="second", timeout=LIMIT))
+
+    async def stored() -> bool:
+        return bool(await app.store.mail(run.id, 0))
+
+    await app.wait_until(stored, LIMIT)
+    await run.terminate()
+    with pytest.raises(UpdateRejectedError) as refused:
+        await second
+    assert refused.value.why == "closed"
+    with pytest.raises(UpdateFailedError):
+        await first

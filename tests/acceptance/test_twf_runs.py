@@ -813,3 +813,35 @@ async def test_queries_answer_by_the_text_the_run_started_with(lasting_url: str)
     library.programs.clear()
     async with restarted(lasting_url, worker=False) as client:
         assert await client.get("a").query("Balance") == 10
+
+
+async def test_a_child_of_a_text_loaded_meanwhile_finds_it_after_a_restart(lasting_url: str) -> None:
+    text = """
+workflow Parent() -> (int):
+    signal Go():
+        g = 1
+    await signal Go
+    workflow Kid() -> r
+    close r
+
+workflow Kid() -> (int):
+    signal On():
+        o = 1
+    await signal On
+    close 1
+"""
+    load(text)
+    async with restarted(lasting_url) as app:
+        run = await app.start("Parent", id="p")
+        load(text.replace("close 1", "close 2"))  # while the worker runs
+        await run.signal("Go")
+        kid = "p:0:child:Kid"
+        await until(lambda: _exists(app, kid))
+        await until(lambda: _is(app, kid, "suspended"))
+    for name in ("Parent", "Kid"):
+        registry.forget(name)
+    library.programs.clear()
+    load("workflow Unrelated():\n    await timer(1s)\n")
+    async with restarted(lasting_url) as app:
+        await app.get(kid).signal("On")
+        assert await app.get("p").result(timeout=LIMIT) == 2

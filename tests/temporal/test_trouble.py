@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 
 import pytest
 
-from tenuto import Tenuto
+from tenuto import Tenuto, workflow
 from tenuto.errors import ConfigError, StoreUnavailableError
 
 
@@ -70,3 +71,31 @@ def test_nothing_of_temporal_is_loaded_unless_asked_for() -> None:
     code = "import sys, tenuto; tenuto.Tenuto('memory://'); print('temporalio' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+@workflow
+async def answers() -> int:
+    return 42
+
+
+async def test_a_worker_that_breaks_down_is_replaced(
+    temporal_server: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from temporalio.worker import Worker
+
+    run, broken = Worker.run, [True]
+
+    async def break_down_once(worker: Worker) -> None:
+        running = asyncio.create_task(run(worker))
+        if broken:
+            broken.clear()
+            await worker.shutdown()
+            await running
+            raise RuntimeError("out of luck")
+        await running
+
+    monkeypatch.setattr(Worker, "run", break_down_once)
+    monkeypatch.setattr("tenuto.temporal.worker.RESTART_AFTER", 0)
+    async with Tenuto(f"temporal://{temporal_server}/default?task_queue=broken", queues=["default"], grace=1) as app:
+        assert await (await app.start(answers)).result(timeout="30s") == 42
+    assert "out of luck" in caplog.text

@@ -304,12 +304,12 @@ class NativeEngine(Scheduling, Queueing):
             await self.store.forget_answer(run_id, key)
             try:
                 mail = Mail(MailKind.UPDATE, name, key, args, None, 0, await self.store.now())
-                await made_certain(lambda: self.store.send(run_id, mail, f"update:{key}"))
+                await made_certain(lambda: self.store.send(run_id, mail))
             except RunClosedError:
                 raise UpdateRejectedError("closed") from None
             self.poke()
         await self.wait_until(lambda: self._answered(run_id, key), timeout, run_id)
-        rejection = await self._rejection(run_id, key)
+        rejection = await self.store.answer(run_id, key)
         if rejection is not None:
             raise load(rejection)
         update = (await self._rows(run_id)).updates[key]
@@ -317,16 +317,13 @@ class NativeEngine(Scheduling, Queueing):
             return load(update.result or b"")
         raise load(update.error) if update.error is not None else UpdateFailedError("closed")
 
-    async def _rejection(self, run_id: str, key: str) -> bytes | None:
-        """By the run under the update's id; by the run's end, which left it undecided, under its message's."""
-        found = await self.store.answer(run_id, key)
-        return found if found is not None else await self.store.answer(run_id, f"update:{key}")
-
     async def _answered(self, run_id: str, key: str) -> bool:
-        if await self._rejection(run_id, key) is not None:
+        if await self.store.answer(run_id, key) is not None:
             return True
         update = (await self._rows(run_id)).updates.get(key)
-        return update is not None and update.status is not UpdateStatus.ACCEPTED
+        if update is not None and update.status is UpdateStatus.ACCEPTED:
+            return await self.status(run_id) in CLOSED  # terminated: none of its code was left to answer
+        return update is not None
 
     # --- control
 

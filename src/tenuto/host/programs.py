@@ -11,6 +11,7 @@ import logging
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
+from weakref import WeakKeyDictionary
 
 from tenuto.codec.rows import VERSION_KEY
 from tenuto.errors import TwfError
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("tenuto.host")
 
 __all__ = ["Programs", "abilities", "child_definition", "is_twf", "loaded_library", "pinned", "version_of"]
+
+
+# What is known to be in a store: shared by all who use it in this process.
+_KEPT: WeakKeyDictionary[Store, set[str]] = WeakKeyDictionary()
 
 
 def loaded_library() -> Library | None:
@@ -54,7 +59,7 @@ class Programs:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._kept: set[str] = set()  # known to be in the store
+        self._kept = _KEPT.setdefault(store, set())
 
     async def keep(self) -> None:
         """Everything loaded is in the store, so that a run started now will find its text wherever it goes on."""
@@ -130,7 +135,8 @@ def _performed(activity: CompiledActivity) -> bool:
 
 def version_of(rows: Iterable[tuple[bytes, bytes]]) -> str:
     """The hash of the definition that a run is pinned to."""
-    return next((value.decode() for key, value in rows if key == VERSION_KEY), "")
+    # A damaged row is nobody's hash; decoding the run says what is wrong with it, and parks that run only.
+    return next((value.decode(errors="replace") for key, value in rows if key == VERSION_KEY), "")
 
 
 def pinned(target: str, digest: str, current: Workflow[..., Any] | None) -> Workflow[..., Any]:

@@ -321,6 +321,8 @@ class HeldRun:
         # What the commit itself tells the run is taken in the next turn: until then the lease is kept.
         if gone or (effects.facts and turn.outcome is None):
             status = "running"
+        if effects.runs or continued is not None:
+            await self._programs.keep()  # what begins now will need its text, wherever it goes on
         new, self._new = self._new, None
         commit = effects.commit_of(turn, lease, status, rows, self._seen, new)
         if continued is not None:  # the next run of the chain has the latest definition

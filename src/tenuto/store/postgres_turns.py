@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tenuto.errors import RunNotFoundError
+from tenuto.errors import CommitUnknownError, RunNotFoundError
 from tenuto.kernel.records import MailKind
 from tenuto.store.endings import outcome_of, result
 from tenuto.store.port import CLOSED, Outgoing, TurnCommit, TurnResult, only_rows
@@ -46,10 +46,26 @@ async def commit_group(database: Database, commits: Sequence[TurnCommit]) -> lis
     known = [commit for commit in commits if commit.new is None]
     if not begun or not known:
         return await _commit_like(database, commits)
-    # New runs have nothing to do with the others yet, unless the others mean them.
-    for_begun, for_known = await asyncio.gather(_commit_like(database, begun), _commit_like(database, known))
+    # New runs have nothing to do with the others yet: two transactions, at the same time.
+    for_begun, for_known = await asyncio.gather(
+        _commit_like(database, begun), _commit_like(database, known), return_exceptions=True
+    )
+    if isinstance(for_begun, BaseException) or isinstance(for_known, BaseException):
+        raise _failure(for_begun, for_known)
     results = dict(zip(map(id, (*begun, *known)), (*for_begun, *for_known), strict=True))
     return [results[id(commit)] for commit in commits]
+
+
+def _failure(*halves: list[TurnResult] | BaseException) -> BaseException:
+    """What the whole group is told: that nothing was done only where that is true of both halves."""
+    errors = [half for half in halves if isinstance(half, BaseException)]
+    if len(errors) == len(halves):
+        return next((error for error in errors if isinstance(error, CommitUnknownError)), errors[0])
+    if isinstance(errors[0], CommitUnknownError):
+        return errors[0]
+    unknown = CommitUnknownError(f"a part of the group was committed, and the other failed: {errors[0]}")
+    unknown.__cause__ = errors[0]
+    return unknown
 
 
 async def _commit_like(database: Database, commits: Sequence[TurnCommit]) -> list[TurnResult]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any, Final
 
+from temporalio.exceptions import TemporalError
 from temporalio.worker import Worker
 
 from tenuto.host.options import WorkerOptions
@@ -18,6 +21,9 @@ from tenuto.temporal.workflows import AtSite, TenutoWorkflow
 
 __all__ = ["Workers"]
 
+log = logging.getLogger("tenuto.temporal")
+
+RESTART_AFTER: Final = 1.0  # seconds
 SORTS: Final[tuple[registry.Sort, ...]] = ("workflow", "step")
 
 
@@ -28,19 +34,32 @@ class Workers:
         self._connection = connection
         self._options = options
         self._site = Site(connection.address.task_queue, timedelta(milliseconds=options["lease_ms"]))
-        self._workers: list[Worker] = []
+        self._serving: list[asyncio.Task[None]] = []
+        self._workers: dict[str, Worker] = {}  # by task queue
+        self._stopping = False
         self._threads: ThreadPoolExecutor | None = None
 
     async def start(self) -> None:
         """Serves the queues that were named, else the default one and those that registered definitions name."""
         address, options = self._connection.address, self._options
+        self._stopping = False
         queues = options["queues"] if options["queues"] is not None else _known_queues()
         task_queues = list(dict.fromkeys(address.task_queue_of(queue) for queue in queues))
         self._threads = ThreadPoolExecutor(options["concurrency"], thread_name_prefix="tenuto-step")
+        activities = Activities(self._threads)
         for task_queue in task_queues:
-            worker = self._worker(task_queue, Activities(self._threads))
-            await worker.__aenter__()
-            self._workers.append(worker)
+            serving = self._serve(task_queue, activities)
+            self._serving.append(asyncio.create_task(serving, name=f"tenuto-{task_queue}"))
+
+    async def _serve(self, task_queue: str, activities: Activities) -> None:
+        """Runs a worker until it is told to stop; one that breaks down is replaced."""
+        while not self._stopping:
+            try:
+                worker = self._workers[task_queue] = self._worker(task_queue, activities)
+                await worker.run()
+            except (RuntimeError, TemporalError) as error:
+                log.error("the worker of task queue %s broke down, another one is started: %s", task_queue, error)
+                await asyncio.sleep(RESTART_AFTER)
 
     def _worker(self, task_queue: str, activities: Activities) -> Worker:
         options, lease, cached = self._options, self._site.lease, self._connection.address.cached_runs
@@ -63,9 +82,12 @@ class Workers:
         )
 
     async def stop(self) -> None:
-        for worker in reversed(self._workers):
-            await worker.shutdown()
+        self._stopping = True
+        await asyncio.sleep(0)  # one that was just asked for has begun
+        await asyncio.gather(*(worker.shutdown() for worker in self._workers.values()))
+        await asyncio.gather(*self._serving)
         self._workers.clear()
+        self._serving.clear()
         self._site.close()
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)

@@ -100,7 +100,7 @@ class _Simulation:
     ) -> None:
         self._program = program
         self._bindings = bindings
-        self._engine = Engine(patience=0.05)
+        self._engine = Engine(patience=30)  # what is bound may really take a while
         self._before = self._engine.now_ms
         self._calls: dict[str, int] = {}
         self._given = [step for step in script if "activity" in step]
