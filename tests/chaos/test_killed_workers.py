@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
 import random
 import signal
@@ -21,16 +20,6 @@ from tenuto import Tenuto
 RUNS = int(os.environ.get("TENUTO_CHAOS_RUNS", "60"))
 KILLS = int(os.environ.get("TENUTO_CHAOS_KILLS", "6"))
 SCRIPT = Path(__file__).with_name("mixed.py")
-
-
-def _mixed() -> Any:
-    if "tenuto_mixed" not in sys.modules:
-        spec = importlib.util.spec_from_file_location("tenuto_mixed", SCRIPT)
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules["tenuto_mixed"] = module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    return sys.modules["tenuto_mixed"]
 
 
 class Workers:
@@ -72,9 +61,10 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.mark.slow
-async def test_runs_end_whatever_is_killed_and_nothing_acknowledged_is_lost(url: str, tmp_path: Path) -> None:
+async def test_runs_end_whatever_is_killed_and_nothing_acknowledged_is_lost(
+    url: str, mixed: Any, tmp_path: Path
+) -> None:
     """R013, R033, R063: every run ends, every recorded step once, no signal or start lost, no update unanswered."""
-    mixed = _mixed()
     effects = tmp_path / "effects.log"
     chance = random.Random(20261115)
     async with Tenuto(url, worker=False) as app:

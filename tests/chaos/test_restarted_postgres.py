@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
 import random
 import subprocess
@@ -24,16 +23,6 @@ T = TypeVar("T")
 RUNS = int(os.environ.get("TENUTO_CHAOS_RUNS", "60"))
 RESTARTS = max(2, int(os.environ.get("TENUTO_CHAOS_KILLS", "6")) // 3)
 SCRIPT = Path(__file__).with_name("mixed.py")
-
-
-def _mixed() -> Any:
-    if "tenuto_mixed" not in sys.modules:
-        spec = importlib.util.spec_from_file_location("tenuto_mixed", SCRIPT)
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules["tenuto_mixed"] = module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    return sys.modules["tenuto_mixed"]
 
 
 class Server:
@@ -80,9 +69,8 @@ async def insist(call: Callable[[], Awaitable[T]]) -> T:
 
 
 @pytest.mark.slow
-async def test_runs_go_on_when_postgres_comes_back(server: Server, tmp_path: Path) -> None:
+async def test_runs_go_on_when_postgres_comes_back(server: Server, mixed: Any, tmp_path: Path) -> None:
     """ST6: every acknowledged start, signal and update is there; all runs end."""
-    mixed = _mixed()
     effects = tmp_path / "effects.log"
     effects.touch()
     shapes = list(mixed.SHAPES.values())
