@@ -142,7 +142,7 @@ class Shell:
             text=True,
         )
 
-    def until(self, reached: Callable[[], bool], what: str, seconds: float = 30) -> None:
+    def until(self, reached: Callable[[], bool], what: str, seconds: float = 120) -> None:
         limit = time.monotonic() + seconds
         while not reached():
             assert time.monotonic() < limit, f"it never came to this: {what}"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tenuto.store.port import NewTimer, TurnCommit
+from tenuto.store.port import NewTimer, TaskEnd, TurnCommit
 
 LEASE = 30_000
 
@@ -229,6 +229,21 @@ async def test_a_worker_that_leaves_gives_everything_back_uncounted(world: Any, 
     assert await world.claimed("v") == ["r"]
     (again,) = await store.claim_tasks("v", ["step"], None, 10)
     assert (again.id, again.attempt) == ("t", 1)
+
+
+async def test_a_worker_gives_back_tasks_it_was_given_and_never_heard_of(world: Any, store: Any) -> None:
+    """Section 4: the answer to a claim was lost; those it has stay its own."""
+    await world.worker()
+    for name in ("heard", "unheard"):
+        await store.enqueue(world.task(name))
+    claimed = {task.id: task for task in await store.claim_tasks("w", ["step"], None, 10)}
+    await store.give_back_tasks("w", ["heard"])
+    (again,) = await store.claim_tasks("w", ["step"], None, 10)
+    assert (again.id, again.attempt) == ("unheard", 1)
+    late = claimed["unheard"]
+    assert not await store.end_task(TaskEnd(late.id, late.epoch, b"late", None, late.attempt))
+    kept = claimed["heard"]
+    assert await store.end_task(TaskEnd(kept.id, kept.epoch, b"out", None, kept.attempt))
 
 
 async def test_an_equal_worker_leaves_a_parked_run_alone_and_another_one_lets_it_go_once(

@@ -8,6 +8,7 @@ from concurrent.futures import Executor
 from typing import Any, Final
 
 from tenuto.errors import EnvironmentFault
+from tenuto.host.certainty import insist
 from tenuto.host.runner import perform
 from tenuto.kernel.commands import RunRollback, RunStep
 from tenuto.kernel.operations import Err, Ok, TimedOut
@@ -74,7 +75,8 @@ async def run_limited(
     heartbeats = Heartbeats(store, command.key, owner or run_id)
     details: bytes | None = None
     if isinstance(command, RunStep) and (command.attempt > 1 or command.heartbeat_ms is not None):
-        details = await store.details(command.key)
+        key = command.key
+        details = await insist(f"the details of {key} could not be read", lambda: store.details(key))
     attempt = Attempt(
         command.name, run_id, command.attempt, command.key, details=details, on_heartbeat=heartbeats.heard
     )

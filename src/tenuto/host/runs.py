@@ -13,6 +13,7 @@ from tenuto.codec.rows import EncodedBatch, RunEncoder, decode_rows, mail_key
 from tenuto.codec.values import dump, load
 from tenuto.errors import HookTakenError, LimitError, TenutoError
 from tenuto.host.attempts import run_limited
+from tenuto.host.certainty import insist
 from tenuto.host.commit import Committer
 from tenuto.host.definitions import Definitions, find_handler
 from tenuto.host.effects import Effects, ending_mail, first_rows, gather, token_hash
@@ -447,7 +448,10 @@ class HeldRun:
     async def _register_hook(self, command: RegisterHook) -> None:
         """The lookup row holds a hash; the token itself lives only in history. Minted here, never by workflow code."""
         token = command.token if command.token is not None else secrets.token_urlsafe(24)
-        opened = await self._store.open_hook(self._require().id, command.key, token_hash(token))
+        run_id, digest = self._require().id, token_hash(token)
+        opened = await insist(
+            f"a hook of run {run_id} could not be opened", lambda: self._store.open_hook(run_id, command.key, digest)
+        )
         outcome = Ok(token.encode()) if opened else Err(dump(HookTakenError(f"another open run has {token!r}")))
         if self._attempts.pop((command.location, 0), None) is not None:
             self._facts.append(Done(command.location, 0, outcome))

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
 
 from tenuto.codec.values import dump, load
-from tenuto.errors import EnvironmentFault
 from tenuto.host.attempts import run_limited
+from tenuto.host.certainty import insist
 from tenuto.host.definitions import Definitions
 from tenuto.host.waiters import Ending
 from tenuto.kernel.commands import RunStep
@@ -23,8 +22,6 @@ from tenuto.model.steps import StepCall
 from tenuto.store.port import ClaimedTask, Store, TaskEnd
 
 __all__ = ["Tasks"]
-
-log = logging.getLogger("tenuto.host")
 
 
 class Tasks:
@@ -72,34 +69,42 @@ class Tasks:
             step = self._definitions.step(task.target)
             if step is None:
                 return
-            await self._store.end_task(await self._attempt(task, step))
+            await self._store_end(task, step, await self._attempt(task, step))
             self._tell(task.id, None)
-        except EnvironmentFault as error:
-            log.warning("task %s: %s", task.id, error)
         finally:
             del self.under_way[task.id]
             del self._claimed[task.id]
             self._stopped.discard(task.id)
             self._ended()
 
-    async def _attempt(self, task: ClaimedTask, step: Step[..., Any]) -> TaskEnd:
+    async def _store_end(self, task: ClaimedTask, step: Step[..., Any], outcome: Ok | Err | TimedOut | None) -> None:
+        """Until the store has it: the lease is this worker's, so nobody else would ever end the task."""
+
+        async def store() -> bool:
+            return await self._store.end_task(await self._ending(task, step, outcome))
+
+        await insist(f"the end of task {task.id} could not be stored", store)
+
+    async def _attempt(self, task: ClaimedTask, step: Step[..., Any]) -> Ok | Err | TimedOut | None:
+        """How the attempt went; None: it was asked to stop, and has."""
         call = StepCall(step, None, task.input)
         place = parse(task.location)
         command = RunStep(place, task.attempt, call, task.timeout_ms, task.heartbeat_ms, task.id, step.name)
         self._attempting.add(task.id)
         try:
-            outcome = await run_limited(self._store, command, task.run_id, self._threads, owner=task.run_id or task.id)
+            return await run_limited(self._store, command, task.run_id, self._threads, owner=task.run_id or task.id)
         except asyncio.CancelledError:
             current = asyncio.current_task()
             if task.id not in self._stopped or current is None:
                 raise
             current.uncancel()  # it was the task that was cancelled, not this worker
-            return TaskEnd(task.id, task.epoch, None, None, task.attempt, cancelled=True)
+            return None
         finally:
             self._attempting.discard(task.id)
-        return await self._ending(task, step, outcome)
 
-    async def _ending(self, task: ClaimedTask, step: Step[..., Any], outcome: Ok | Err | TimedOut) -> TaskEnd:
+    async def _ending(self, task: ClaimedTask, step: Step[..., Any], outcome: Ok | Err | TimedOut | None) -> TaskEnd:
+        if outcome is None:
+            return TaskEnd(task.id, task.epoch, None, None, task.attempt, cancelled=True)
         if isinstance(outcome, Ok):
             return TaskEnd(task.id, task.epoch, outcome.value, None, task.attempt)
         timed_out = isinstance(outcome, TimedOut)

@@ -82,6 +82,7 @@ class Worker:
         self._held: dict[str, HeldRun] = {}
         self._cache: RunCache[HeldRun] = RunCache(cache_bytes)
         self._driving: dict[str, asyncio.Task[None]] = {}
+        self._orphaned = asyncio.Event()  # runs or tasks may be leased by this worker that it does not hold
         self._tasks = Tasks(store, self._definitions, self._threads, tell, self.poke)
         self._loops: list[asyncio.Task[None]] = []
         self._poked = asyncio.Event()
@@ -95,7 +96,9 @@ class Worker:
         self._id = ""
         self._capability = ""
         self._others_wait = False  # there was not room for all that was ready
-        self._orphaned = asyncio.Event()  # runs may be leased by this worker that it does not hold
+        self._claiming = asyncio.Lock()  # between a claim and holding what was claimed nobody looks for orphans
+        self._meant: Counter[str] = Counter()  # runs being claimed by a signal
+        self._begun_meanwhile: set[str] | None = None  # while orphans are looked for: runs begun since
         self._failures: Counter[str] = Counter()  # of runs that could not be advanced, in a row
         self._waits_first: set[str] = set()  # workflows whose last first turn left nothing to do here
 
@@ -193,9 +196,11 @@ class Worker:
             self._poked.clear()
             self._pause = min(LISTEN_PAUSE_LONGEST, self._pause * 1.5)
             try:
-                more = await self._claim_once()
+                async with self._claiming:
+                    more = await self._claim_once()
             except EnvironmentFault as error:
                 log.warning("nothing could be claimed: %s", error)
+                self._orphaned.set()  # or it could, and the answer was lost
                 more = False
             if not more:
                 await _wait(self._poked, self._until_rate)
@@ -342,18 +347,23 @@ class Worker:
             await self._store.send(run_id, mail, message_id)
             self.poke()
             return
+        self._meant[run_id] += 1
         try:
             number, claim = await self._store.signal_and_claim(self._id, run_id, mail, message_id)
+            if claim is None or number is None:
+                self.poke()
+            elif number == held.seen + 1 and self._cache.get(run_id) is held and held.is_current(claim):
+                self._cache.pop(run_id)
+                self._drive(run_id, held, claim, Contents(None, [(number, mail)]))
+            else:
+                await self._begin([claim])
         except CommitUnknownError:
             self._orphaned.set()  # it may be leased, and is not held
             raise
-        if claim is None or number is None:
-            self.poke()
-        elif number == held.seen + 1 and self._cache.get(run_id) is held and held.is_current(claim):
-            self._cache.pop(run_id)
-            self._drive(run_id, held, claim, Contents(None, [(number, mail)]))
-        else:
-            await self._begin([claim])
+        finally:
+            self._meant[run_id] -= 1
+            if not self._meant[run_id]:
+                del self._meant[run_id]
 
     def _may_begin(self, new: NewRun) -> bool:
         return (
@@ -375,6 +385,8 @@ class Worker:
 
     def _drive(self, run_id: str, held: HeldRun, claim: Claim | None = None, contents: Contents | None = None) -> None:
         self._held[run_id] = held
+        if self._begun_meanwhile is not None:
+            self._begun_meanwhile.add(run_id)
         # In the worker's own context: what runs see must not depend on who started or signalled them here.
         self._driving[run_id] = asyncio.create_task(
             self._drive_on(run_id, held, claim, contents), context=self._context.copy()
@@ -417,20 +429,28 @@ class Worker:
             self._orphaned.clear()
             await asyncio.sleep(POLL)
             try:
-                leased = await self._store.leased(self._id)
-                lost = [claim for claim in leased if claim.lease.run_id not in self._held]
-                for claim in [claim for claim in lost if self._failures[claim.lease.run_id] >= TRIES]:
-                    lost.remove(claim)
-                    self._failures.pop(claim.lease.run_id)
-                    reason = f"InternalError: {TRIES} tries to advance it failed; the log says why"
-                    await self._committer.add(
-                        TurnCommit(claim.lease, "parked", reason=reason, parked_by=self._capability)
-                    )
-                if lost:
-                    await self._begin(lost)
+                async with self._claiming:
+                    await self._take_up_orphans()
             except BaseException:
                 self._orphaned.set()
                 raise
+
+    async def _take_up_orphans(self) -> None:
+        await self._store.give_back_tasks(self._id, list(self._tasks.under_way))
+        begun = self._begun_meanwhile = {*self._held, *self._meant}
+        try:
+            leased = await self._store.leased(self._id)
+        finally:
+            self._begun_meanwhile = None
+        known = {*begun, *self._held, *self._meant}
+        lost = [claim for claim in leased if claim.lease.run_id not in known]
+        for claim in [claim for claim in lost if self._failures[claim.lease.run_id] >= TRIES]:
+            lost.remove(claim)
+            self._failures.pop(claim.lease.run_id)
+            reason = f"InternalError: {TRIES} tries to advance it failed; the log says why"
+            await self._committer.add(TurnCommit(claim.lease, "parked", reason=reason, parked_by=self._capability))
+        if lost:
+            await self._begin(lost)
 
     def _let_go(self, run_id: str, held: HeldRun, left: str) -> None:
         # The run may have been claimed again before its last turn came to rest here: then this one is the older.

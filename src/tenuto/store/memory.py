@@ -244,6 +244,10 @@ class MemoryStore(MemoryHousekeeping, MemoryPrograms, MemoryQueueing):
     ) -> list[ClaimedTask]:
         return memory_tasks.claim_tasks(self._shelf, worker_id, known, queues, limit)
 
+    async def give_back_tasks(self, worker_id: str, kept: Sequence[str]) -> None:
+        memory_workers.give_back_tasks(self._shelf, worker_id, kept)
+        self._changes.happened()
+
     async def leased(self, worker_id: str) -> list[Claim]:
         mine = [run for run in self._shelf.runs.values() if run.lease_owner == worker_id]
         return [Claim(Lease(run.id, run.epoch), run.record(), NEVER) for run in mine]

@@ -43,16 +43,21 @@ def deregister(shelf: Shelf, worker_id: str) -> None:
             run.status, run.lease_owner = "suspended", None
             run.epoch += 1
             shelf.wake(run)
-    for attempts in shelf.attempts.values():
-        if attempts.lease_owner == worker_id:
+    give_back_tasks(shelf, worker_id, ())
+    shelf.workers.pop(worker_id, None)
+    for name in [name for name, (owner, _) in shelf.background.items() if owner == worker_id]:
+        del shelf.background[name]
+
+
+def give_back_tasks(shelf: Shelf, worker_id: str, kept: Sequence[str]) -> None:
+    """Those it does not have after all: claimable again, the attempt does not count."""
+    for task_id, attempts in shelf.attempts.items():
+        if attempts.lease_owner == worker_id and task_id not in kept:
             attempts.status, attempts.lease_owner = "pending", None
             attempts.holds_slot = False
             attempts.epoch += 1
             attempts.attempt -= 1
             attempts.ready_at = shelf.clock()
-    shelf.workers.pop(worker_id, None)
-    for name in [name for name, (owner, _) in shelf.background.items() if owner == worker_id]:
-        del shelf.background[name]
 
 
 def claim_runs(

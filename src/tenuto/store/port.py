@@ -434,6 +434,11 @@ class Store(Housekeeping, Programs, Queueing, Protocol):
         """Tasks of these queues (None: all), larger priority first, then older. Queues with limits are left out."""
         ...
 
+    async def give_back_tasks(self, worker_id: str, kept: Sequence[str]) -> None:
+        """Tasks leased by this worker that it does not have, because the answer to its claim was lost, are claimable
+        again; the attempt does not count."""
+        ...
+
     async def leased(self, worker_id: str) -> list[Claim]:
         """The runs this worker has the lease of; nothing it has of them in memory counts."""
         ...

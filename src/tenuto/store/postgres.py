@@ -242,6 +242,9 @@ class PostgresStore(PostgresHousekeeping, PostgresPrograms, PostgresQueueing):
     ) -> list[ClaimedTask]:
         return await self._write(lambda: postgres_tasks.claim_tasks(self._database, worker_id, known, queues, limit))
 
+    async def give_back_tasks(self, worker_id: str, kept: Sequence[str]) -> None:
+        await self._write(lambda: self._database.write("give_back_tasks", {"worker": worker_id, "kept": list(kept)}))
+
     async def leased(self, worker_id: str) -> list[Claim]:
         return await self._here(lambda: postgres_runs.leased(self._database, worker_id))
 

@@ -833,9 +833,12 @@ WITH picked AS MATERIALIZED (
 UPDATE executions e SET status = 'suspended', lease_owner = NULL, epoch = e.epoch + 1
   FROM picked WHERE e.id = picked.id RETURNING e.id
 
--- give_back_tasks: claimable again at once; the attempt does not count. Locked in id order.
+-- give_back_tasks: claimable again at once, but for those the worker still has; the attempt does not count. Locked in
+-- id order.
 WITH picked AS MATERIALIZED (
-    SELECT id FROM executions WHERE lease_owner = %(worker)s AND type = 'task' ORDER BY id FOR NO KEY UPDATE),
+    SELECT id FROM executions
+     WHERE lease_owner = %(worker)s AND type = 'task' AND id <> ALL (%(kept)s::text[])
+     ORDER BY id FOR NO KEY UPDATE),
 back AS (
     UPDATE executions e
        SET status = 'pending', lease_owner = NULL, epoch = e.epoch + 1, attempt = greatest(e.attempt - 1, 0),

@@ -134,7 +134,7 @@ def _release() -> str:
 async def deregister(transaction: Transaction, worker_id: str) -> None:
     """Runs suspended and woken, tasks pending; neither counts as reclaim or attempt."""
     runs = await transaction.all("give_back_runs", {"worker": worker_id})
-    await transaction.run("give_back_tasks", {"worker": worker_id})
+    await transaction.run("give_back_tasks", {"worker": worker_id, "kept": []})
     await wake(transaction, (run_id for (run_id,) in runs))
     await transaction.run("delete_worker", {"id": worker_id})
     await transaction.run("drop_background", {"worker": worker_id})

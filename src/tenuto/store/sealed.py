@@ -90,6 +90,7 @@ PASSED: Final = frozenset(
         "delete_expired",
         "delete_schedule",
         "deregister",
+        "give_back_tasks",
         "fire_timers",
         "flagged_tasks",
         "forget_answer",

@@ -253,6 +253,9 @@ class SqliteStore(SqliteHousekeeping, SqlitePrograms, SqliteQueueing):
             lambda connection: sqlite_tasks.claim_tasks(connection, worker_id, known, queues, limit)
         )
 
+    async def give_back_tasks(self, worker_id: str, kept: Sequence[str]) -> None:
+        await self._write(lambda connection: sqlite_workers.give_back_tasks(connection, worker_id, kept))
+
     async def leased(self, worker_id: str) -> list[Claim]:
         return await self._read(lambda connection: sqlite_runs.leased(connection, worker_id))
 

@@ -532,11 +532,11 @@ UPDATE workers SET lease_until = tenuto_now() + :lease WHERE id = :id AND lease_
 UPDATE executions SET status = 'suspended', lease_owner = NULL, epoch = epoch + 1
  WHERE lease_owner = :worker AND +type = 'workflow' RETURNING id
 
--- give_back_tasks: claimable again at once; the attempt does not count.
+-- give_back_tasks: claimable again at once, but for those the worker still has; the attempt does not count.
 UPDATE executions
    SET status = 'pending', lease_owner = NULL, epoch = epoch + 1, attempt = max(attempt - 1, 0), ready_at = tenuto_now(),
        holds_slot = 0
- WHERE lease_owner = :worker AND +type = 'task'
+ WHERE lease_owner = :worker AND +type = 'task' AND id NOT IN (SELECT value FROM json_each(:kept))
 
 -- delete_worker: it has left in good order.
 DELETE FROM workers WHERE id = :id

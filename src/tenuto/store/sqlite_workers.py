@@ -64,9 +64,13 @@ def heartbeat(connection: Connection, worker_id: str, lease_ms: int) -> bool:
 def deregister(connection: Connection, worker_id: str) -> None:
     """Runs suspended and woken, tasks pending; neither counts as reclaim or attempt."""
     wake(connection, (run for (run,) in connection.all("give_back_runs", {"worker": worker_id})))
-    connection.run("give_back_tasks", {"worker": worker_id})
+    give_back_tasks(connection, worker_id, ())
     connection.run("delete_worker", {"id": worker_id})
     connection.run("drop_background", {"worker": worker_id})
+
+
+def give_back_tasks(connection: Connection, worker_id: str, kept: Sequence[str]) -> None:
+    connection.run("give_back_tasks", {"worker": worker_id, "kept": listed(kept)})
 
 
 def sweep(connection: Connection, max_reclaims: int, limit: int) -> int:
