@@ -845,3 +845,88 @@ workflow Kid() -> (int):
     async with restarted(lasting_url) as app:
         await app.get(kid).signal("On")
         assert await app.get("p").result(timeout=LIMIT) == 2
+
+
+# --- what was stored while nobody was there
+
+
+TWO = """
+workflow Two() -> (list):
+    signal A(n: int):
+        a = n
+    signal B(n: int):
+        b = n
+    await timer(10ms)
+    await one:
+        signal A -> n:
+            first = "A"
+        signal B -> n:
+            first = "B"
+    await one:
+        signal A -> n:
+            second = "A"
+        signal B -> n:
+            second = "B"
+    close first, second
+"""
+LATE = """
+workflow Late() -> (string):
+    signal Add(k: int):
+        {handler}
+    await one:
+        signal Add -> k:
+            close "in time"
+        timer(2s):
+            close failed "slow"
+
+activity Check(k: int):
+    return
+"""
+
+
+async def test_t017_nothing_is_dispatched_after_the_exit(lasting_url: str) -> None:
+    load(ACCOUNT)
+    async with Tenuto(lasting_url, worker=False) as client:
+        run = await client.start("Account", 10)
+        await run.signal("Close")
+        await run.signal("Deposit", 1)
+        async with restarted(lasting_url):
+            assert await run.result(timeout=LIMIT) == 10
+
+
+async def test_t035_the_token_that_finished_first_wins_on_a_store_too(lasting_url: str) -> None:
+    load(TWO)
+    async with Tenuto(lasting_url, worker=False) as client:
+        run = await client.start("Two")
+        await run.signal("B", 1)
+        await run.signal("A", 2)
+        async with restarted(lasting_url):
+            assert await run.result(timeout=LIMIT) == ["B", "A"]
+
+
+@pytest.mark.parametrize(("handler", "wins"), [("activity Check(k)", False), ("seen = k", True)])
+async def test_t022_t023_a_message_stored_in_time_meets_a_late_worker(
+    lasting_url: str, handler: str, wins: bool
+) -> None:
+    load(LATE.format(handler=handler))
+    async with Tenuto(lasting_url, worker=False) as client:
+        async with restarted(lasting_url):
+            run = await client.start("Late")
+
+            async def waits() -> bool:
+                return await run.status() == "suspended"
+
+            await until(waits)
+        await run.signal("Add", 6)
+        deadline = await client.store.now() + 2_000
+
+        async def is_over() -> bool:
+            return await client.store.now() > deadline
+
+        await until(is_over)
+        async with restarted(lasting_url):
+            if wins:
+                assert await run.result(timeout=LIMIT) == "in time"
+            else:
+                with pytest.raises(RunFailedError):
+                    await run.result(timeout=LIMIT)
