@@ -28,7 +28,7 @@ type: $(READY)    ## mypy and pyright, both strict
 	$(BIN)/pyright
 
 test: lint type    ## everything CI runs: lint, types and every test
-	$(BIN)/pytest -n 2 -q
+	$(BIN)/pytest -n 2 --dist worksteal -q
 
 demo: $(READY)    ## the main job, surviving a crash, on the embedded default
 	$(BIN)/tenuto demo

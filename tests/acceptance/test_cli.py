@@ -142,7 +142,7 @@ class Shell:
             text=True,
         )
 
-    def until(self, reached: Callable[[], bool], what: str, seconds: float = 120) -> None:
+    def until(self, reached: Callable[[], bool], what: str, seconds: float = 60) -> None:
         limit = time.monotonic() + seconds
         while not reached():
             assert time.monotonic() < limit, f"it never came to this: {what}"
@@ -169,7 +169,9 @@ class Shell:
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Shell:
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """Commands run in this process, which knows nothing of other tests' definitions, as a shell's process would not."""
+    monkeypatch.setattr(registry, "_by_id", {})
     return Shell(tmp_path)
 
 
