@@ -930,3 +930,143 @@ async def test_t022_t023_a_message_stored_in_time_meets_a_late_worker(
             else:
                 with pytest.raises(RunFailedError):
                     await run.result(timeout=LIMIT)
+
+
+# --- the rest of the cases, on real stores
+
+
+async def test_t021_a_handler_that_has_not_finished_loses_to_the_timer(app: Tenuto, b: Bindings) -> None:
+    asked: list[str] = []
+
+    @b.activity("Check")
+    async def check(k: int) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            asked.append("to stop")
+            raise
+
+    load(LATE.format(handler="activity Check(k)").replace("timer(2s)", "timer(100ms)"), b)
+    run = await app.start("Late")
+    await run.signal("Add", 9)
+    with pytest.raises(RunFailedError):
+        await run.result(timeout=LIMIT)
+
+    async def is_asked() -> bool:
+        return bool(asked)
+
+    await until(is_asked)
+
+
+async def test_t033_t034_races_in_loops_and_with_queued_tokens(app: Tenuto, b: Bindings) -> None:
+    calls: list[int] = []
+
+    @b.activity("Quick")
+    async def quick(i: int) -> int:
+        calls.append(i)
+        return i * 10
+
+    load(
+        """
+workflow Twice() -> (list):
+    signal Go(n: int):
+        seen = n
+    out = []
+    for (i in [1, 2]):
+        await one:
+            activity Quick(i) -> r:
+                out.append(r)
+            timer(1h):
+                out.append(0)
+    await timer(10ms)
+    await one:
+        activity Quick(3) -> r:
+            out.append(r)
+        signal Go -> n:
+            out.append(n)
+    close out
+
+activity Quick(i: int) -> (int):
+    # bound
+""",
+        b,
+    )
+    run = await app.start("Twice")
+    await run.signal("Go", 7)
+    assert await run.result(timeout=LIMIT) == [10, 20, 7]
+    assert sorted(set(calls)) == [1, 2]
+    assert "for/~1/one/0/Quick" in [entry.location for entry in await run.history()]
+
+
+async def test_t080_t081_attempts_of_definition_and_call(app: Tenuto, b: Bindings) -> None:
+    calls = {"Flaky": 0, "Once": 0}
+
+    @b.activity("Flaky")
+    async def flaky() -> str:
+        calls["Flaky"] += 1
+        if calls["Flaky"] < 5:
+            raise ValueError("again")
+        return "fifth"
+
+    @b.activity("Once")
+    async def once() -> None:
+        calls["Once"] += 1
+        raise ValueError("no")
+
+    load(
+        """
+workflow Tries() -> (string):
+    activity Flaky() -> r
+        options(retryPolicy: {maximumAttempts: 5, initialInterval: 2ms})
+    close r
+
+workflow OneTry():
+    activity Once()
+        options(retryPolicy: {maximumAttempts: 1})
+
+activity Flaky() -> (string):
+    # bound
+
+activity Once():
+    options(retryPolicy: {maximumAttempts: 5})
+""",
+        b,
+    )
+    assert await (await app.start("Tries")).result(timeout=LIMIT) == "fifth"
+    with pytest.raises(RunFailedError):
+        await (await app.start("OneTry")).result(timeout=LIMIT)
+    assert calls == {"Flaky": 5, "Once": 1}
+
+
+async def test_t100_to_t104_values_and_t121_a_loop_that_never_waits(app: Tenuto) -> None:
+    load(
+        """
+workflow Values() -> (list):
+    a = [1]
+    b = a
+    b.append(2)
+    for (x in []):
+        y = x
+    close [7 / 2, -7 % 3, "a" + 1, 1 == 1.0, true == 1, 0 or "x", 90s / 1m, R{a: 1} == {a: 1}, [1] + [2], a, x]
+
+workflow Bad(n: int) -> (int):
+    x = null
+    if (n == 0):
+        close x.f
+    if (n == 1):
+        close [1][1]
+    close 1 / 0
+
+workflow Endless():
+    for:
+        x = 1
+"""
+    )
+    expected = [3.5, 2, "a1", True, False, "x", 1.5, True, [1, 2], [1, 2], None]
+    assert await (await app.start("Values")).result(timeout=LIMIT) == expected
+    for n, code in enumerate(("TWF503", "TWF504", "TWF507")):
+        with pytest.raises(RunFailedError) as raised:
+            await (await app.start("Bad", n)).result(timeout=LIMIT)
+        assert isinstance(raised.value.__cause__, TwfError)
+        assert raised.value.__cause__.code == code
+    await parked(await app.start("Endless"), "TWF605")
