@@ -27,6 +27,7 @@ from tenuto.store.queues import (
     Ready,
     TaskState,
     choose,
+    columns_of_limits,
     limits_of_row,
 )
 
@@ -53,15 +54,7 @@ class PostgresQueueing:
         self._database.buffered_messages = per_run
 
     async def set_queue(self, limits: QueueLimits) -> None:
-        values = {
-            "name": limits.name,
-            "concurrency": limits.concurrency,
-            "worker_concurrency": limits.worker_concurrency,
-            "partition_concurrency": limits.partition_concurrency,
-            "rate_limit": None if limits.rate is None else limits.rate[0],
-            "rate_period": None if limits.rate is None else limits.rate[1],
-            "paused": limits.paused,
-        }
+        values = columns_of_limits(limits)
         await self._write(lambda: self._database.write("set_queue", values))
         self._limited = None
 

@@ -34,6 +34,7 @@ __all__ = [
     "Ready",
     "TaskState",
     "choose",
+    "columns_of_limits",
     "limits_of_row",
 ]
 
@@ -56,6 +57,20 @@ class QueueLimits:
         """Whether claims have to look at anything."""
         limits = (self.concurrency, self.worker_concurrency, self.partition_concurrency, self.rate)
         return self.paused or any(limit is not None for limit in limits)
+
+
+def columns_of_limits(limits: QueueLimits) -> dict[str, str | int | None]:
+    """A row of `queues`, as it is written."""
+    count, period = limits.rate if limits.rate is not None else (None, None)
+    return {
+        "name": limits.name,
+        "concurrency": limits.concurrency,
+        "worker_concurrency": limits.worker_concurrency,
+        "partition_concurrency": limits.partition_concurrency,
+        "rate_limit": count,
+        "rate_period": period,
+        "paused": limits.paused,
+    }
 
 
 def limits_of_row(row: Sequence[Any]) -> QueueLimits:

@@ -22,6 +22,7 @@ from tenuto.store.queues import (
     Ready,
     TaskState,
     choose,
+    columns_of_limits,
     limits_of_row,
 )
 from tenuto.store.sqlite_mail import listed
@@ -48,15 +49,7 @@ class SqliteQueueing:
         self._settings.buffered_messages = per_run
 
     async def set_queue(self, limits: QueueLimits) -> None:
-        values = {
-            "name": limits.name,
-            "concurrency": limits.concurrency,
-            "worker_concurrency": limits.worker_concurrency,
-            "partition_concurrency": limits.partition_concurrency,
-            "rate_limit": None if limits.rate is None else limits.rate[0],
-            "rate_period": None if limits.rate is None else limits.rate[1],
-            "paused": int(limits.paused),
-        }
+        values = columns_of_limits(limits)
         await self._write(lambda connection: connection.run("set_queue", values))
         self._limited = None
 
