@@ -146,6 +146,28 @@ async def called_back() -> list[Any]:
     return [await h, await h]
 
 
+@step(max_attempts=2)
+async def await_what_was_cancelled() -> None:
+    CALLS.append("attempt")
+    task = asyncio.create_task(asyncio.Event().wait())
+    task.cancel()
+    await task
+
+
+@workflow
+async def meets_a_cancelled_task() -> None:
+    await await_what_was_cancelled()
+
+
+async def test_a_step_that_ends_with_a_cancellation_nobody_asked_for_has_failed(app: Tenuto) -> None:
+    CALLS.clear()
+    run = await app.start(meets_a_cancelled_task)
+    with pytest.raises(RunFailedError) as failed:
+        await run.result(timeout=LIMIT)
+    assert isinstance(failed.value.__cause__, StepExhaustedError)
+    assert CALLS == ["attempt", "attempt"]
+
+
 async def test_a_run_gives_its_result(app: Tenuto) -> None:
     run = await app.start(arithmetic, 21)
     assert await run.result(timeout=LIMIT) == 21.0

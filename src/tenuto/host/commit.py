@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from tenuto.errors import CommitUnknownError
@@ -16,7 +16,8 @@ TURNS_PER_GROUP: Final = 256
 BYTES_PER_GROUP: Final = 4 << 20
 SPLIT: Final = 16  # a group of fewer is not worth two
 
-Member: TypeAlias = tuple[TurnCommit, asyncio.Future[TurnResult]]
+Answer: TypeAlias = Callable[[TurnResult | Exception], None]
+Member: TypeAlias = tuple[TurnCommit, Answer]
 
 
 class Committer:
@@ -36,13 +37,17 @@ class Committer:
     def add(self, commit: TurnCommit) -> asyncio.Future[TurnResult]:
         """What becomes of the turn, once it is durable."""
         future: asyncio.Future[TurnResult] = asyncio.get_running_loop().create_future()
-        self._waiting.append((commit, future))
+        self.hand_in(commit, lambda answer: _settle(future, answer))
+        return future
+
+    def hand_in(self, commit: TurnCommit, answer: Answer) -> None:
+        """The same for who needs no future: `answer` is called with the result, or with what the store raised."""
+        self._waiting.append((commit, answer))
         if self._free and len(self._waiting) == 1:
             self._free -= 1
             task = asyncio.create_task(self._flush())
             self._flushing.add(task)
             task.add_done_callback(self._flushing.discard)
-        return future
 
     async def _flush(self) -> None:
         try:
@@ -66,12 +71,12 @@ class Committer:
         try:
             results = await self._store.commit_group([commit for commit, _ in group])
         except CommitUnknownError as error:  # done or not: each run is loaded again, nothing is repeated blindly
-            for _, future in group:
-                _fail(future, error)
+            for _, answer in group:
+                answer(error)
             return
         except Exception as error:  # noqa: BLE001  # edge 2 of 3: whatever the store raised goes to the run's own task
             if len(group) == 1:
-                _fail(group[0][1], error)
+                group[0][1](error)
                 return
             for member in group:  # nothing of the group was written; one of them may be to blame, the rest must go on
                 await self._commit([member])
@@ -89,11 +94,14 @@ def _size(commit: TurnCommit) -> int:
 
 
 def _tell(group: Sequence[Member], results: Sequence[TurnResult]) -> None:
-    for (_, future), result in zip(group, results, strict=True):
-        if not future.done():
-            future.set_result(result)
+    for (_, answer), result in zip(group, results, strict=True):
+        answer(result)
 
 
-def _fail(future: asyncio.Future[TurnResult], error: Exception) -> None:
-    if not future.done():
-        future.set_exception(error)
+def _settle(future: asyncio.Future[TurnResult], answer: TurnResult | Exception) -> None:
+    if future.done():
+        return
+    if isinstance(answer, Exception):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)

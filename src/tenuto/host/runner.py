@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any, cast
@@ -27,6 +28,11 @@ async def perform(command: RunStep | RunRollback, attempt: Attempt, threads: Exe
             await run_rollback(handler, command.result, attempt, threads)
     except Exception as error:  # noqa: BLE001  # edge 1 of 3: a step may raise anything; it becomes data
         return Err(dump(error), after_ms=_asked_delay(error))
+    except asyncio.CancelledError as error:
+        current = asyncio.current_task()
+        if current is None or current.cancelling():
+            raise
+        return Err(dump(error))  # out of the step's own code: nobody asked it to stop
     try:
         return Ok(dump(value))
     except (EncodingError, LimitError) as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -11,16 +10,17 @@ from typing import Any, NamedTuple
 
 from tenuto.codec.rows import EncodedBatch, RunEncoder, decode_rows, mail_key
 from tenuto.codec.values import dump, load
-from tenuto.errors import HookTakenError, LimitError, TenutoError
-from tenuto.host.attempts import run_limited
-from tenuto.host.certainty import insist
+from tenuto.errors import LimitError, TenutoError
 from tenuto.host.commit import Committer
 from tenuto.host.definitions import Definitions, find_handler
-from tenuto.host.effects import Effects, ending_mail, first_rows, gather, token_hash
+from tenuto.host.effects import Effects, ending_mail, first_rows, gather
+from tenuto.host.inline import InlineWork
 from tenuto.host.limits import HistorySize, Limits
 from tenuto.host.programs import Programs, child_definition, pinned, version_of
+from tenuto.host.rounds import Rounds
+from tenuto.host.runners import Runners
 from tenuto.host.waiters import Ending
-from tenuto.kernel.batch import Batch
+from tenuto.kernel.batch import EMPTY, Batch
 from tenuto.kernel.commands import (
     CancelChild,
     CancelStep,
@@ -30,16 +30,17 @@ from tenuto.kernel.commands import (
     RunRollback,
     RunStep,
     StartChild,
+    StartTimer,
     is_durable,
 )
 from tenuto.kernel.facts import Done, Fact, TimerGone, fact_of
-from tenuto.kernel.location import Location, text
-from tenuto.kernel.operations import Cancelled, Completed, Continued, Err, Failed, Ok, Parked
+from tenuto.kernel.location import text
+from tenuto.kernel.operations import Cancelled, Completed, Continued, Err, Failed, Parked
 from tenuto.kernel.records import Mail, Rows
 from tenuto.kernel.turn import Run, Turn
 from tenuto.model.definitions import Workflow
 from tenuto.model.main import run_main
-from tenuto.store.port import Claim, Lease, NewRun, RunRecord, Store, TurnCommit, TurnResult
+from tenuto.store.port import Claim, Lease, NewRun, NewTimer, RunRecord, Store, TurnCommit, TurnResult
 
 __all__ = ["Contents", "HeldRun"]
 
@@ -62,6 +63,8 @@ class HeldRun:
         committer: Committer,
         definitions: Definitions,
         threads: Executor,
+        runners: Runners,
+        rounds: Rounds,
         workflow: Workflow[..., Any],
         capability: str,
         tell: Callable[[str, Ending | None], None],
@@ -72,22 +75,24 @@ class HeldRun:
         self._committer = committer
         self._definitions = definitions
         self._programs = Programs(store)
-        self._threads = threads
+        self._work = InlineWork(store, runners, threads, self._ended)
+        self._rounds = rounds
         self._workflow = workflow
         self._capability = capability
         self._tell = tell  # those who wait for something about this run
         self._poke = poke  # the worker, where a commit made something claimable
         self._limits = limits
         self._size = HistorySize(limits)
-        self._attempts: dict[tuple[Location, int], asyncio.Task[None]] = {}
         self._facts: deque[Fact] = deque()
         self._seen = 0
         self._unread = False  # mail has arrived since it was last read
         self._awaits_mail = False  # as of the turn that suspended it
         self._touched = False  # something for the next turn has come
-        self._rests: asyncio.Future[None] | None = None  # until it has
+        self._rests: asyncio.Future[None] | None = None  # while `advance` has nothing to do
+        self._committing: tuple[Turn, TurnCommit] | None = None  # a usual turn, on its way to the store
         self._new: NewRun | None = None  # to be stored with the first turn
         self._taken: Turn | None = None  # a turn that is not committed yet
+        self._answered: tuple[Turn, TurnResult] | Exception | None = None  # of a usual turn, what was not usual
         self.stored: asyncio.Future[bool] | None = None  # whether a new run was: False where its id is another's
         self.run: Run | None = None
         self.record: RunRecord | None = None
@@ -110,6 +115,29 @@ class HeldRun:
         self._build(Rows(new.id, "pending", first.version, first.input, first.counters), RunEncoder())
         self._taken = self._take_turn(first.counters.started_at)
         return self._taken
+
+    def commit_asleep(self, after: int) -> TurnCommit | None:
+        """What stores a run just begun with that only waits for a time after this one: memory need not have it."""
+        turn, new, lease = self._taken, self._new, self.lease
+        assert turn is not None and new is not None and lease is not None  # noqa: PT018, S101  # by begin
+        deadline, *others = turn.waiting
+        if turn.outcome is not None or deadline is None or deadline <= after or any(others):
+            return None
+        timers: list[NewTimer] = []
+        for command in turn.commands:
+            if not isinstance(command, StartTimer):
+                return None
+            timers.append(NewTimer(text(command.location), command.deadline, command.sort))
+        batch = turn.batch
+        return TurnCommit(
+            lease,
+            "suspended",
+            self._encoder.encode(batch),
+            alarm=batch.alarm,
+            timers=tuple(timers),
+            definition=batch.version,
+            new=new,
+        )
 
     def is_current(self, claim: Claim) -> bool:
         """Whether what is in memory counts: nobody else has advanced the run meanwhile."""
@@ -161,9 +189,7 @@ class HeldRun:
 
     def drop(self) -> None:
         """Closes the run in memory; what was committed is all there is of it."""
-        for attempt in self._attempts.values():
-            attempt.cancel()
-        self._attempts.clear()
+        self._work.stop_all()
         if self.run is not None:
             self.notices.extend(f"{name} refused to close" for name in self.run.close())
             self.run.forget()
@@ -181,37 +207,43 @@ class HeldRun:
 
     @property
     def busy(self) -> bool:
-        return bool(self._attempts)
+        return bool(self._work)
 
     def mail_arrived(self) -> None:
         self._unread = True
         self._touch()
 
+    def _ended(self, fact: Done) -> None:
+        self._facts.append(fact)
+        self._touch()
+
     def _touch(self) -> None:
         """There is something for the next turn."""
         self._touched = True
-        if self._rests is not None:
+        if self._rests is None or self._committing is not None:
+            return
+        if self._unread:
+            self._wake()
+        else:
+            self._rounds.add(self)
+
+    def _wake(self) -> None:
+        """Lets `advance` go on."""
+        if self._rests is not None and not self._rests.done():
             self._rests.set_result(None)
-            self._rests = None
+        self._rests = None
 
     # --- turns
 
     async def advance(self) -> str:
-        """Takes turns until the run is closed, parked or suspended, or another worker has it: how it was left."""
+        """Takes turns until the run is closed, parked or suspended, or another worker has it: how it was left.
+
+        While it rests, usual turns are taken in rounds (`take_usual_turn`): nothing of them has to be awaited.
+        """
         while True:
-            turn, self._taken = self._taken, None
-            if turn is None:
-                self._touched = False
-                if self._unread:
-                    await self._read_mail()
-                now = self._store.clock()
-                turn = self._take_turn(now if now is not None else await self._store.now())
+            turn, result = await self._next_turn()
             if isinstance(turn.outcome, Parked):
                 return await self._park(turn.outcome.error)
-            if len(turn.commands) > self._limits.commands_per_turn:
-                limit = self._limits.commands_per_turn
-                return await self._park(LimitError("commands of one turn", limit, len(turn.commands)))
-            result = await self._commit(turn)
             if result is not None and result.verdict != "committed":
                 self.drop()
                 if result.verdict != "cancel_first":
@@ -220,8 +252,7 @@ class HeldRun:
                 continue
             if self._size.is_large and turn.outcome is None and (excess := await self._too_long()) is not None:
                 return await self._park(excess)
-            for command in turn.commands:
-                self._perform(command)
+            self._perform(turn)
             left = None
             if turn.outcome is not None or result is not None:
                 left = await self._left(turn, result)
@@ -231,7 +262,91 @@ class HeldRun:
                 self._rests = asyncio.get_running_loop().create_future()
                 await self._rests
 
+    async def _next_turn(self) -> tuple[Turn, TurnResult | None]:
+        """A turn, and what became of its commit; None where there was nothing to commit, or it is not to be."""
+        answered, self._answered = self._answered, None
+        if isinstance(answered, Exception):
+            raise answered
+        if answered is not None:
+            return answered
+        turn, self._taken = self._taken, None
+        if turn is None:
+            if self._unread:
+                await self._read_mail()
+            now = self._store.clock()
+            turn = self._take_turn(now if now is not None else await self._store.now())
+        if len(turn.commands) > self._limits.commands_per_turn:
+            too_many = LimitError("commands of one turn", self._limits.commands_per_turn, len(turn.commands))
+            turn = Turn(EMPTY, outcome=Parked(too_many))
+        if isinstance(turn.outcome, Parked):
+            return turn, None
+        return turn, await self._commit(turn)
+
+    def take_usual_turn(self) -> None:
+        """Takes a turn in a round; what is more than rows, or cannot be done here, is left to `advance`."""
+        if not self._touched or self._rests is None or self._committing is not None or self.run is None:
+            return
+        now = self._store.clock()
+        if now is None or self._unread:
+            self._wake()
+            return
+        try:
+            turn = self._take_turn(now)
+            if self._is_usual(turn):
+                commit = self._usual_commit(turn)
+                self._committing = turn, commit
+                self._committer.hand_in(commit, self._usual_committed)
+                return
+            self._taken = turn
+        except Exception as error:  # noqa: BLE001  # edge 2 of 3: it is raised again in the run's own task
+            self._answered = error
+        self._wake()
+
+    def _is_usual(self, turn: Turn) -> bool:
+        """Whether it leaves steps in flight and is nothing but rows, as nearly every turn of a long run."""
+        return (
+            turn.outcome is None
+            and bool(turn.waiting.in_flight)
+            and not turn.batch.empty
+            and self._new is None
+            and len(turn.commands) <= self._limits.commands_per_turn
+            and not any(map(is_durable, turn.commands))
+        )
+
+    def _usual_commit(self, turn: Turn) -> TurnCommit:
+        assert self.lease is not None  # noqa: S101  # held
+        batch = turn.batch
+        return TurnCommit(
+            self.lease,
+            "running",
+            self._encoder.encode(batch),
+            alarm=batch.alarm,
+            seen=self._seen,
+            mail_done=batch.deleted_mail,
+            definition=batch.version,
+        )
+
+    def _usual_committed(self, answer: TurnResult | Exception) -> None:
+        committing, self._committing = self._committing, None
+        if committing is None or self._rests is None or self.run is None:
+            return  # let go meanwhile
+        turn, commit = committing
+        if isinstance(answer, Exception):
+            self._answered = answer
+            self._wake()
+            return
+        if answer.verdict == "committed":
+            self._note(commit)
+        if answer.verdict != "committed" or self._size.is_large:
+            self._answered = turn, answer
+            self._wake()
+            return
+        self._perform(turn)
+        if self._touched:
+            self._touch()
+
     def _take_turn(self, now: int) -> Turn:
+        self._touched = False
         facts = tuple(self._facts)
         self._facts.clear()
         assert self.run is not None  # noqa: S101  # loaded by take
@@ -283,27 +398,13 @@ class HeldRun:
 
     async def _commit(self, turn: Turn) -> TurnResult | None:
         """Commits a turn and feeds what its run learns from that; None when there was nothing to commit."""
+        if self._is_usual(turn):
+            return await self._hand_in(self._usual_commit(turn))
         durable = [command for command in turn.commands if is_durable(command)]
-        in_flight = bool(turn.waiting.in_flight)
         record, lease = self._require(), self.lease
         assert lease is not None and self.run is not None  # noqa: PT018, S101  # held
-        if not durable and in_flight and turn.outcome is None and self._new is None:
-            if turn.batch.empty:
-                return None
-            # A step's row and nothing else: nearly every turn of a long run.
-            rows = self._encoder.encode(turn.batch)
-            batch = turn.batch
-            return await self._hand_in(
-                TurnCommit(
-                    lease,
-                    "running",
-                    rows,
-                    alarm=batch.alarm,
-                    seen=self._seen,
-                    mail_done=batch.deleted_mail,
-                    definition=batch.version,
-                )
-            )
+        if turn.batch.empty and not durable and turn.waiting.in_flight and turn.outcome is None and self._new is None:
+            return None
         now = await self._store.now()
         named = await self._named_runs(durable) if durable else {}
         workflow = self._workflow
@@ -358,11 +459,14 @@ class HeldRun:
         if commit.new is not None:
             self._say_stored(result.verdict == "committed")
         if result.verdict == "committed":
-            self.timer = commit.alarm
-            self._size.add(commit.rows)
+            self._note(commit)
             if commit.outgoing or commit.tasks or commit.runs:
                 self._poke()
         return result
+
+    def _note(self, commit: TurnCommit) -> None:
+        self.timer = commit.alarm
+        self._size.add(commit.rows)
 
     async def _too_long(self) -> LimitError | None:
         """Why the run cannot go on, if its history has become too long; counted again, where it seems so."""
@@ -424,38 +528,20 @@ class HeldRun:
 
     # --- performing
 
-    def _perform(self, command: Command) -> None:
-        match command:
-            case RunStep() | RunRollback():
-                key = (command.location, command.attempt)
-                self._attempts[key] = asyncio.create_task(self._attempt(command, key))
-            case CancelStep(location=location):
-                for key in [key for key in self._attempts if key[0] == location]:
-                    self._attempts.pop(key).cancel()
-            case RegisterHook():
-                self._attempts[command.location, 0] = asyncio.create_task(self._register_hook(command))
-            case ReplyUpdate():
-                self._tell(self._require().id, None)
-            case _:
-                pass  # durable: done in the commit
-
-    async def _attempt(self, command: RunStep | RunRollback, key: tuple[Location, int]) -> None:
-        outcome = await run_limited(self._store, command, self._require().id, self._threads)
-        if self._attempts.pop(key, None) is not None:
-            self._facts.append(Done(command.location, command.attempt, outcome))
-            self._touch()
-
-    async def _register_hook(self, command: RegisterHook) -> None:
-        """The lookup row holds a hash; the token itself lives only in history. Minted here, never by workflow code."""
-        token = command.token if command.token is not None else secrets.token_urlsafe(24)
-        run_id, digest = self._require().id, token_hash(token)
-        opened = await insist(
-            f"a hook of run {run_id} could not be opened", lambda: self._store.open_hook(run_id, command.key, digest)
-        )
-        outcome = Ok(token.encode()) if opened else Err(dump(HookTakenError(f"another open run has {token!r}")))
-        if self._attempts.pop((command.location, 0), None) is not None:
-            self._facts.append(Done(command.location, 0, outcome))
-            self._touch()
+    def _perform(self, turn: Turn) -> None:
+        run_id = self._require().id
+        for command in turn.commands:
+            match command:
+                case RunStep() | RunRollback():
+                    self._work.attempt(run_id, command)
+                case CancelStep(location=location):
+                    self._work.stop(location)
+                case RegisterHook():
+                    self._work.open_hook(run_id, command)
+                case ReplyUpdate():
+                    self._tell(run_id, None)
+                case _:
+                    pass  # durable: done in the commit
 
     def _require(self) -> RunRecord:
         assert self.record is not None  # noqa: S101  # set by take

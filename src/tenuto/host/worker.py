@@ -23,6 +23,8 @@ from tenuto.host.housekeeping import POLL_FOR_OTHERS, Housekeeper
 from tenuto.host.leases import Renewal
 from tenuto.host.limits import Limits
 from tenuto.host.programs import Programs, pinned, version_of
+from tenuto.host.rounds import Rounds
+from tenuto.host.runners import Runners
 from tenuto.host.runs import Contents, HeldRun
 from tenuto.host.tasks import Tasks
 from tenuto.host.waiters import Ending
@@ -107,6 +109,8 @@ class Worker:
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._context = copy_context()
+        self._runners = Runners(self._context)
+        self._rounds = Rounds(self._context)
         await self._register()
         await self._housekeeper.take()
         self._loops = [
@@ -308,6 +312,8 @@ class Worker:
             self._committer,
             self._definitions,
             self._threads,
+            self._runners,
+            self._rounds,
             workflow,
             self._capability,
             self._tell,
@@ -326,8 +332,14 @@ class Worker:
         has_room = len(self._driving) < self._concurrency  # nothing is awaited from here until the run is held
         if new.queue in limited or not (has_room or target in self._waits_first) or not self._may_begin(new):
             return await self._store_pending(new)
+        assert first.counters is not None  # noqa: S101  # as `create` makes it
         held = self._hold(target)
         turn = held.begin(replace(new, worker=self._id), first)
+        if (asleep := held.commit_asleep(first.counters.started_at + FAR_MS)) is not None:
+            self._waits_first.add(target)
+            held.drop()  # before its commit: of thousands that go to sleep together none has to be in memory
+            self._say(new.id, held.notices)
+            return await self._store_asleep(asleep) or await self._store_pending(new)
         if not turn.waiting.in_flight:
             self._waits_first.add(target)
         else:
@@ -375,6 +387,11 @@ class Worker:
             and asyncio.get_running_loop() is self._loop
         )
 
+    async def _store_asleep(self, commit: TurnCommit) -> bool:
+        result = await self._committer.add(commit)
+        self._expect_timer(commit.alarm)
+        return result.verdict == "committed"
+
     async def _store_pending(self, new: NewRun) -> bool:
         if asyncio.get_running_loop() is not self._loop:
             return await self._store.create(new)
@@ -415,9 +432,13 @@ class Worker:
             if self._driving.get(run_id) is asyncio.current_task():
                 del self._driving[run_id]
             self._let_go(run_id, held, left)
-        for notice in held.notices:
+        self._say(run_id, held.notices)
+
+    @staticmethod
+    def _say(run_id: str, notices: list[str]) -> None:
+        for notice in notices:
             log.warning("run %s: %s", run_id, notice)
-        held.notices.clear()
+        notices.clear()
 
     async def _adopt(self) -> None:
         """Takes up again what this worker has the lease of and does not hold: a commit of it failed, or nobody knows.
@@ -459,14 +480,18 @@ class Worker:
                 held.drop()
             else:
                 self._cache.put(run_id, held)
-            if held.timer is not None and (self._next_timer is None or held.timer < self._next_timer):
-                self._timers_changed.set()
+            self._expect_timer(held.timer)
         else:
             held.drop()
         if self._others_wait:
             self.poke()
 
     # --- timers, lost workers
+
+    def _expect_timer(self, timer: int | None) -> None:
+        """A run of ours waits for this time."""
+        if timer is not None and (self._next_timer is None or timer < self._next_timer):
+            self._timers_changed.set()
 
     async def _fire(self) -> None:
         due = 0.0  # when to look although another worker does it for all: at once, and where our own runs wait

@@ -1,0 +1,34 @@
+"""Runs that have something for their next turn take it together, once in each pass of the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import Context
+from typing import Protocol
+
+__all__ = ["Rounds"]
+
+
+class TakesTurns(Protocol):
+    def take_usual_turn(self) -> None: ...
+
+
+class Rounds:
+    """Who takes part in the next round. Of one event loop.
+
+    All that has come for a run by then goes into one turn, and all turns of a round into one commit.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._ready: dict[TakesTurns, None] = {}
+
+    def add(self, run: TakesTurns) -> None:
+        if not self._ready:
+            asyncio.get_running_loop().call_soon(self._play, context=self._context)
+        self._ready[run] = None
+
+    def _play(self) -> None:
+        ready, self._ready = self._ready, {}
+        for run in ready:
+            run.take_usual_turn()
