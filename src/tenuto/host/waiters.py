@@ -25,6 +25,7 @@ REST_FOUND: Final = 0.1  # seconds of rest for each second of looking, after whi
 REST_BUSY: Final = 20.0  # the same when there was nothing, and a worker here has work
 ALL_EVERY: Final = 0.5  # seconds: a run that a worker here has may be ended by somebody else all the same
 LOOKS: Final = 20  # between two rests
+REST_TOLD: Final = 0.005  # seconds, where all who wait will be told: they may be let go of any time
 
 
 class Ending(NamedTuple):
@@ -57,6 +58,7 @@ class Waiters:
         self._told = told  # whether a worker here has that run, and will tell
         self._waiting: dict[str, list[_Waiter]] = {}
         self._listening: asyncio.Task[None] | None = None
+        self._come = asyncio.Event()  # somebody waits
 
     def tell(self, run_id: str, ending: Ending | None = None) -> None:
         """Something about this run has been committed here: its end, or what those who wait for it look at now."""
@@ -73,6 +75,7 @@ class Waiters:
         """
         waiter = _Waiter(reached, or_ended)
         self._waiting.setdefault(run_id, []).append(waiter)
+        self._come.set()
         try:
             if not self._listens():
                 mark = await self._store.changed(-1, 0)  # before the first look: nothing is missed
@@ -104,7 +107,10 @@ class Waiters:
 
     async def _listen(self, mark: int) -> None:
         looked_at_all = asyncio.get_running_loop().time()
-        while self._waiting:
+        while True:
+            if not self._waiting:
+                self._come.clear()
+                await self._come.wait()
             try:
                 mark = await self._store.changed(mark, POLL)
             except EnvironmentFault as error:
@@ -121,6 +127,8 @@ class Waiters:
             ]
             for first in range(0, len(waiting), LOOKS):
                 await self._look(waiting[first : first + LOOKS])
+            if not waiting:
+                await asyncio.sleep(REST_TOLD)
 
     async def _look(self, waiters: list[_Waiter]) -> None:
         """Wakes those whose wish has come true, then rests."""

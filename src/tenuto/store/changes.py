@@ -34,8 +34,17 @@ class Changes:
         """Something was committed."""
         with self._lock:
             self._mark += 1
+            if not self._waiters:
+                return
             waiters, self._waiters = self._waiters, set()
+        try:
+            here = asyncio.get_running_loop()
+        except RuntimeError:
+            here = None  # a thread without one
         for loop, future in waiters:
+            if loop is here:
+                _wake(future)
+                continue
             with suppress(RuntimeError):  # that loop is closed: nobody waits
                 loop.call_soon_threadsafe(_wake, future)
 

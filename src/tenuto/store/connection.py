@@ -51,6 +51,7 @@ _NETWORK: Final = frozenset(
 _MOUNTS: Final = Path("/proc/self/mounts")
 _PRIVATE: Final = 0o700
 _SYNC: Final = {"full": 2, "normal": 1}
+CHECKPOINT_PAGES: Final = 1_000  # as many as SQLite itself lets the log grow to
 
 Row: TypeAlias = tuple[Any, ...]
 Values: TypeAlias = "Mapping[str, Any] | tuple[Any, ...]"
@@ -87,6 +88,7 @@ class _Database(Protocol):
     def cursor(self) -> _Cursor: ...
     def execute(self, statements: str) -> _Cursor: ...
     def set_busy_timeout(self, milliseconds: int) -> None: ...
+    def set_wal_hook(self, callable: Callable[[Any, str, int], int]) -> None: ...  # noqa: A002
     def create_scalar_function(self, name: str, callable: Callable[[], int], numargs: int) -> None: ...  # noqa: A002
     def changes(self) -> int: ...
     def total_changes(self) -> int: ...
@@ -101,9 +103,9 @@ class _Cursor(Protocol):
 
 
 class Connection:
-    """An open file. Used by one thread; every statement is called by its name in `sqlite.sql`."""
+    """An open file. Used by one thread at a time; every statement is called by its name in `sqlite.sql`."""
 
-    __slots__ = ("_cursor", "_db", "_settings", "now")
+    __slots__ = ("_checkpoint_at", "_cursor", "_db", "_log_pages", "_settings", "now", "waits_for_locks")
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -111,7 +113,9 @@ class Connection:
             apsw.SQLITE_OPEN_READONLY if settings.read_only else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         )
         self._db = cast("_Database", apsw.Connection(str(settings.path), flags, statementcachesize=256))
-        self._db.set_busy_timeout(settings.busy_ms)
+        self.wait_for_locks(True)
+        self._log_pages = 0  # in the write-ahead log, after the last commit
+        self._checkpoint_at = CHECKPOINT_PAGES
         self.now = settings.clock()
         # The clock stands still for the length of one request: all it writes has one time.
         self._db.create_scalar_function("tenuto_now", self._now, 0)
@@ -119,6 +123,11 @@ class Connection:
 
     def _now(self) -> int:
         return self.now
+
+    def wait_for_locks(self, wait: bool) -> None:
+        """Whether a statement waits while another process has the lock, or is refused at once."""
+        self.waits_for_locks = wait
+        self._db.set_busy_timeout(self._settings.busy_ms if wait else 0)
 
     @property
     def buffered_messages(self) -> int:
@@ -141,8 +150,23 @@ class Connection:
             self.run("fullfsync")
         self.run("foreign_keys")
         self.run("journal_size_limit")
+        self._db.set_wal_hook(self._note_log)  # in place of checkpoints in the middle of a commit
         if self.one("read_sync") != (_SYNC[self._settings.sync],) or self.one("read_foreign_keys") != (1,):
             raise StoreRefusedError(f"SQLite does not keep the settings asked for {self._settings.path}")
+
+    def _note_log(self, _: object, name: str, pages: int) -> int:
+        self._log_pages = pages
+        return apsw.SQLITE_OK
+
+    @property
+    def needs_checkpoint(self) -> bool:
+        return self._log_pages >= self._checkpoint_at
+
+    def checkpoint(self) -> None:
+        """Moves the log into the file, as far as readers let it."""
+        _, pages, moved = self.one("checkpoint") or (0, 0, 0)
+        self._log_pages = 0
+        self._checkpoint_at = CHECKPOINT_PAGES + (0 if moved == pages else pages)
 
     @property
     def in_transaction(self) -> bool:

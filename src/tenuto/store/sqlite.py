@@ -43,6 +43,7 @@ from tenuto.store.writer import Reader, Writer
 __all__ = ["SqliteStore"]
 
 T = TypeVar("T")
+BRIEF_TURNS = 2  # so many are committed in hardly more time than one
 
 
 class SqliteStore(SqliteHousekeeping, SqlitePrograms, SqliteQueueing):
@@ -126,17 +127,23 @@ class SqliteStore(SqliteHousekeeping, SqlitePrograms, SqliteQueueing):
     async def schema(self) -> tuple[int, int]:
         return await self._read(schema_version), KNOWN_VERSION
 
-    async def _write(self, work: Callable[[Connection], T], short: Callable[[Connection], T | None] | None = None) -> T:
+    async def _write(
+        self,
+        work: Callable[[Connection], T],
+        short: Callable[[Connection], T | None] | None = None,
+        *,
+        brief: bool = False,
+    ) -> T:
         if self._settings.read_only:
             raise StoreUnavailableError(f"{self.path} was opened for reading only")
         if self._writer is None:
             raise StoreUnavailableError(f"{self.path}: the store is not open")
-        return await self._writer.do(work, short=short)
+        return await self._writer.do(work, short=short, brief=brief)
 
-    async def _read(self, work: Callable[[Connection], T]) -> T:
+    async def _read(self, work: Callable[[Connection], T], *, brief: bool = False) -> T:
         if self._reader is None:
             raise StoreUnavailableError(f"{self.path}: the store is not open")
-        return await self._reader.do(work)
+        return await self._reader.do(work, brief=brief)
 
     async def _foreign_commit(self) -> bool:
         thread = self._writer or self._reader
@@ -149,14 +156,14 @@ class SqliteStore(SqliteHousekeeping, SqlitePrograms, SqliteQueueing):
     # --- clients
 
     async def create(self, run: NewRun) -> bool:
-        return await self._write(lambda connection: sqlite_runs.create(connection, run))
+        return await self._write(lambda connection: sqlite_runs.create(connection, run), brief=True)
 
     async def adopt(self, run: AdoptedRun) -> bool:
         """Takes a run of another store, as it is; see `store.adoption`."""
         return await self._write(lambda connection: sqlite_adoption.adopt(connection, run))
 
     async def get(self, run_id: str) -> RunRecord | None:
-        return await self._read(lambda connection: sqlite_runs.get(connection, run_id))
+        return await self._read(lambda connection: sqlite_runs.get(connection, run_id), brief=True)
 
     async def runs(self, which: RunFilter | None = None) -> list[RunRecord]:
         return await self._read(lambda connection: sqlite_runs.find(connection, which))
@@ -165,18 +172,18 @@ class SqliteStore(SqliteHousekeeping, SqlitePrograms, SqliteQueueing):
         return await self._read(lambda connection: sqlite_runs.rows(connection, run_id, prefix))
 
     async def send(self, run_id: str, mail: Mail, message_id: str | None = None) -> int | None:
-        return await self._write(lambda connection: sqlite_mail.send(connection, run_id, mail, message_id))
+        return await self._write(lambda connection: sqlite_mail.send(connection, run_id, mail, message_id), brief=True)
 
     async def signal_and_claim(
         self, worker_id: str, run_id: str, mail: Mail, message_id: str | None
     ) -> tuple[int | None, Claim | None]:
         return await self._write(
-            lambda connection: sqlite_runs.signal_and_claim(connection, worker_id, run_id, mail, message_id)
+            lambda connection: sqlite_runs.signal_and_claim(connection, worker_id, run_id, mail, message_id), brief=True
         )
 
     async def answer(self, run_id: str, update_id: str) -> bytes | None:
         values = {"run": run_id, "message": update_id, "kept": ANSWER_KEPT_MS}
-        row = await self._read(lambda connection: connection.one("get_answer", values))
+        row = await self._read(lambda connection: connection.one("get_answer", values), brief=True)
         return None if row is None else row[0]
 
     async def forget_answer(self, run_id: str, update_id: str) -> None:
@@ -262,13 +269,13 @@ class SqliteStore(SqliteHousekeeping, SqlitePrograms, SqliteQueueing):
     async def absorb(self, worker_id: str, run_ids: Sequence[str]) -> list[str]:
         # A look first: nearly always there is nothing, and a wake-up that comes after the look stays for the next.
         ids = {"runs": listed(run_ids), "worker": worker_id}
-        if not run_ids or not await self._read(lambda connection: connection.all("pending_resumes", ids)):
+        if not run_ids or not await self._read(lambda connection: connection.all("pending_resumes", ids), brief=True):
             return []
         found = await self._write(lambda connection: connection.all("absorb", ids))
         return [run for (run,) in found]
 
     async def mail(self, run_id: str, above: int) -> list[tuple[int, Mail]]:
-        return await self._read(lambda connection: sqlite_mail.read_mail(connection, run_id, above))
+        return await self._read(lambda connection: sqlite_mail.read_mail(connection, run_id, above), brief=True)
 
     async def rows_of(self, run_ids: Sequence[str]) -> dict[str, list[tuple[bytes, bytes]]]:
         return await self._read(lambda connection: sqlite_runs.rows_of(connection, run_ids))
@@ -278,7 +285,7 @@ class SqliteStore(SqliteHousekeeping, SqlitePrograms, SqliteQueueing):
 
     async def timers(self, run_id: str) -> list[str]:
         """The locations of a run's timers that are there: one deleted by hand is not (P4)."""
-        found = await self._read(lambda connection: connection.all("timers_of", {"run": run_id}))
+        found = await self._read(lambda connection: connection.all("timers_of", {"run": run_id}), brief=True)
         return [location for (location,) in found]
 
     async def commit(self, commit: TurnCommit) -> list[Outgoing]:
@@ -289,7 +296,9 @@ class SqliteStore(SqliteHousekeeping, SqlitePrograms, SqliteQueueing):
 
     async def commit_group(self, commits: Sequence[TurnCommit]) -> list[TurnResult]:
         return await self._write(
-            lambda connection: sqlite_turns.commit_group(connection, commits), sqlite_turns.as_one_row(commits)
+            lambda connection: sqlite_turns.commit_group(connection, commits),
+            sqlite_turns.as_one_row(commits),
+            brief=len(commits) <= BRIEF_TURNS,
         )
 
     async def end_task(self, end: TaskEnd) -> bool:

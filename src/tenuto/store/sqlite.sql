@@ -33,6 +33,9 @@ PRAGMA foreign_keys
 -- data_version: changes when another connection has committed, and not by commits of this one.
 PRAGMA data_version
 
+-- checkpoint: moves the log into the file, as far as that goes without waiting for anybody.
+PRAGMA wal_checkpoint(PASSIVE)
+
 -- begin: takes the write lock at once. Deferred, two writers could both read, and one would fail in the middle.
 BEGIN IMMEDIATE
 

@@ -5,7 +5,10 @@ Rules:
 1. Callers hand in work and await it; the answer comes only after the commit (P1).
 2. Requests that were queued while a transaction was being committed are executed together in the next one: one sync
    for all of them. Each has its own savepoint, so one that fails takes no other with it (P5).
-3. What the environment did (locked, full, read-only, gone) is `StoreUnavailableError` for every request of the group;
+3. Work that is short and meets nobody else is done on the caller's own thread while commits are fast: handing it to
+   another and back takes longer than a commit then. It never waits there for another process's lock, and the work of
+   moving the log into the file (a checkpoint) is always the thread's, after its answers were given.
+4. What the environment did (locked, full, read-only, gone) is `StoreUnavailableError` for every request of the group;
    the file is opened anew for the next one, so work goes on by itself when the cause is gone. A commit whose sync
    failed is `CommitUnknownError`: nobody can say.
 """
@@ -15,6 +18,8 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
@@ -29,6 +34,7 @@ __all__ = ["ConnectionThread", "Reader", "Writer"]
 
 T = TypeVar("T")
 GROUP: Final = 256
+FAST: Final = 0.002  # seconds: what takes less a caller may wait for
 _SYNC_FAILED: Final = (apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC)
 
 
@@ -48,7 +54,7 @@ class _Request(Generic[T]):
         self.quiet = quiet
         self._short = short
         self._work = work
-        self._future: asyncio.Future[T] = loop.create_future()
+        self._future: asyncio.Future[T] | None = None  # where another thread does it
         self._result: T | None = None
         self._error: BaseException | None = None
 
@@ -80,26 +86,38 @@ class _Request(Generic[T]):
     def fail(self, error: BaseException) -> None:
         self._error = error
 
+    def answer(self) -> T:
+        """What came of it; raises what was raised."""
+        if self._error is not None:
+            raise self._error
+        return self._result  # type: ignore[return-value]  # performed
+
+    def expect(self) -> asyncio.Future[T]:
+        """The answer, when another thread has settled it."""
+        self._future = self.loop.create_future()
+        return self._future
+
     def settle(self) -> None:
         """On the caller's loop: gives the answer, unless nobody waits any more."""
-        if self._future.done():
+        if self._future is None or self._future.done():
             return
         if self._error is not None:
             self._future.set_exception(self._error)
         else:
             self._future.set_result(self._result)  # type: ignore[arg-type]  # performed
 
-    def __await__(self) -> Any:
-        return self._future.__await__()
 
-
-class ConnectionThread:
+class ConnectionThread(ABC):
     """A thread with a connection that takes requests in order."""
 
     def __init__(self, settings: Settings, name: str, prepare: Callable[[Connection], None]) -> None:
         self._settings = settings
         self._prepare = prepare
         self._connection: Connection | None = None
+        self._using = threading.Lock()  # held by who uses the connection
+        self._counting = threading.Lock()
+        self._handed_in = 0  # requests the thread has not answered yet
+        self._pace = 0.0  # seconds that one request took lately
         self._queue: SimpleQueue[_Request[Any] | None] = SimpleQueue()
         self._pid = os.getpid()
         self._closed = False
@@ -112,20 +130,49 @@ class ConnectionThread:
         *,
         quiet: bool = False,
         short: Callable[[Connection], T | None] | None = None,
+        brief: bool = False,
     ) -> T:
         """The result of work on the connection; quiet work is done outside of any transaction.
 
         `short`: the same as one statement, which is its own transaction where nothing else is asked for; None: it does
-        not fit, and has written nothing.
+        not fit, and has written nothing. `brief`: it touches a few rows only, so that a caller may wait for it.
         """
         if os.getpid() != self._pid:
             raise StoreRefusedError("a store that was opened before a fork cannot be used in the child")
         if self._closed:
             raise StoreUnavailableError(f"{self._settings.path}: the store is closed")
         request: _Request[T] = _Request(work, asyncio.get_running_loop(), quiet, short)
+        if brief and self._do_here(request):
+            return request.answer()
+        return await self._hand_in(request)
+
+    def _hand_in(self, request: _Request[T]) -> asyncio.Future[T]:
+        answer = request.expect()
+        with self._counting:
+            self._handed_in += 1
         self._queue.put(request)
-        result: T = await request
-        return result
+        return answer
+
+    def _do_here(self, request: _Request[Any]) -> bool:
+        """Does it on this thread, where that is quick and in nobody's way; whether it has an answer now."""
+        if self._handed_in or self._pace > FAST or not self._using.acquire(blocking=False):
+            return False
+        try:
+            connection = self._connection
+            if connection is None:
+                return False
+            connection.wait_for_locks(False)
+            try:
+                self._serve_group([request])
+            except _NotAtOnce:
+                return False
+            finally:
+                if self._connection is connection:  # it is dropped where the file cannot be had
+                    connection.wait_for_locks(True)
+        finally:
+            self._using.release()
+        self._call_thread()
+        return True
 
     async def close(self) -> None:
         """Finishes what was handed in, and ends the thread."""
@@ -137,16 +184,28 @@ class ConnectionThread:
 
     def _run(self) -> None:
         while (group := self._take()) is not None:
-            try:
-                self._serve(group)
-            except UNAVAILABLE as error:
-                self._abandon(group, error)
-            except (TenutoError, apsw.Error, OSError) as error:  # opening it failed, or a bug: nobody may wait for ever
-                self._drop()
-                for request in group:
-                    request.fail(error)
+            with self._using:
+                self._serve_group(group)
+            with self._counting:
+                self._handed_in -= len(group)
             self._settle(group)
+            with self._using:
+                self._afterwards()
         self._drop()
+
+    def _serve_group(self, group: list[_Request[Any]]) -> None:
+        is_open = self._connection is not None
+        began = time.perf_counter()
+        try:
+            self._serve(group)
+        except UNAVAILABLE as error:
+            self._abandon(group, error)
+        except (TenutoError, apsw.Error, OSError) as error:  # opening it failed, or a bug: nobody may wait for ever
+            self._drop()
+            for request in group:
+                request.fail(error)
+        if len(group) == 1 and is_open:
+            self._pace += (time.perf_counter() - began - self._pace) / 4
 
     def _take(self) -> list[_Request[Any]] | None:
         """What is queued, at least one; None: the end."""
@@ -162,8 +221,17 @@ class ConnectionThread:
             group.append(request)
         return group
 
+    @abstractmethod
     def _serve(self, group: list[_Request[Any]]) -> None:
-        raise NotImplementedError
+        """Gives each request its answer."""
+
+    @abstractmethod
+    def _afterwards(self) -> None:
+        """On this thread, once all answers are given: what nobody has to wait for."""
+
+    @abstractmethod
+    def _call_thread(self) -> None:
+        """Something was done on a caller's thread: lets this one look whether there is anything to do afterwards."""
 
     def _open(self) -> Connection:
         if self._connection is None:
@@ -206,6 +274,14 @@ def _settle_all(requests: list[_Request[Any]]) -> None:
         request.settle()
 
 
+def _nothing(_: Connection) -> None:
+    """Work that only wakes the thread."""
+
+
+class _NotAtOnce(Exception):
+    """Another process has the lock, and who asks does not wait here."""
+
+
 class Writer(ConnectionThread):
     """Executes write requests, many in one transaction."""
 
@@ -227,7 +303,7 @@ class Writer(ConnectionThread):
         if len(writes) == 1 and self._perform_short(connection, writes[0]):
             self._committed()
             return
-        wait_while_busy(self._settings, lambda: connection.run("begin"))
+        self._begin(connection)
         if len(writes) == 1:
             if not writes[0].perform(connection):
                 connection.run("rollback")
@@ -238,6 +314,15 @@ class Writer(ConnectionThread):
         if connection.total_changes() != before:  # looking for work and finding none is no news
             self._committed()
 
+    def _begin(self, connection: Connection) -> None:
+        if connection.waits_for_locks:
+            wait_while_busy(self._settings, lambda: connection.run("begin"))
+            return
+        try:
+            connection.run("begin")
+        except (apsw.BusyError, apsw.LockedError):
+            raise _NotAtOnce from None
+
     def _perform_short(self, connection: Connection, request: _Request[Any]) -> bool:
         try:
             return request.perform_short(connection)
@@ -246,6 +331,19 @@ class Writer(ConnectionThread):
         except apsw.IOError as error:
             self._refuse_unsynced(error)
             raise
+
+    def _afterwards(self) -> None:
+        connection = self._connection
+        if connection is not None and connection.needs_checkpoint:
+            try:
+                connection.checkpoint()
+            except apsw.Error:
+                self._drop()  # everything is in the log; whoever comes next meets the cause, if it is still there
+
+    def _call_thread(self) -> None:
+        connection = self._connection
+        if connection is not None and connection.needs_checkpoint:
+            self._hand_in(_Request(_nothing, asyncio.get_running_loop(), quiet=True, short=None))
 
     def _commit(self, connection: Connection) -> None:
         try:
@@ -280,3 +378,9 @@ class Reader(ConnectionThread):
             connection.run("begin_read")
             request.perform(connection)
             connection.run("commit")
+
+    def _afterwards(self) -> None:
+        pass  # nothing was written
+
+    def _call_thread(self) -> None:
+        pass

@@ -9,7 +9,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from tenuto.errors import CommitUnknownError, StoreRefusedError, StoreTooNewErro
 from tenuto.kernel.commands import EnqueueTask
 from tenuto.kernel.records import Mail, MailKind
 from tenuto.store import connection as connection_module
+from tenuto.store import writer as writer_module
 from tenuto.store.connection import STATEMENTS, Connection, refuse_network_file
 from tenuto.store.port import Lease, NewRun, NewTimer, Outgoing, TaskEnd, TurnCommit
 from tenuto.store.sqlite import SqliteStore
@@ -222,24 +223,14 @@ async def test_a_lock_held_beyond_the_limit_is_unavailable_and_work_goes_on_afte
 async def test_what_is_queued_during_a_commit_is_committed_together(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, go_on = threading.Event(), threading.Event()
     statements: list[str] = []
     run = Connection.run
     monkeypatch.setattr(Connection, "run", lambda self, name, *rest: statements.append(name) or run(self, name, *rest))
-
-    def hold(_: Connection) -> None:
-        begun.set()
-        go_on.wait(30)
-
-    assert store._writer is not None
-    held = asyncio.create_task(store._writer.do(hold))
-    await asyncio.to_thread(begun.wait, 30)
-    creates = [asyncio.create_task(store.create(NewRun(f"r{n % 19}", "wf", ()))) for n in range(20)]
-    await asyncio.sleep(0)  # they are queued
-    statements.clear()
-    go_on.set()
+    async with writer_held(store):
+        creates = [asyncio.create_task(store.create(NewRun(f"r{n % 19}", "wf", ()))) for n in range(20)]
+        await asyncio.sleep(0)  # they are queued
+        statements.clear()
     assert [await create for create in creates] == [True] * 19 + [False]
-    await held
     assert statements.count("commit") == 2  # of the one that was held, and of all others
     assert statements.count("begin") == 1
 
@@ -284,12 +275,79 @@ async def test_a_commit_whose_sync_failed_is_neither_done_nor_not_done(
     assert not await store.create(NewRun("r", "wf", ()))  # here it was done
 
 
+@asynccontextmanager
+async def writer_held(store: SqliteStore) -> AsyncIterator[None]:
+    """The writer's thread is busy inside the block."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hold(_: Connection) -> None:
+        begun.set()
+        go_on.wait(30)
+
+    assert store._writer is not None
+    held = asyncio.create_task(store._writer.do(hold))
+    await asyncio.to_thread(begun.wait, 30)
+    try:
+        yield
+    finally:
+        go_on.set()
+        await held
+
+
 async def test_a_caller_that_gave_up_waiting_does_not_disturb_the_others(store: SqliteStore) -> None:
-    call = asyncio.create_task(store.create(NewRun("a", "wf", ())))
-    await asyncio.sleep(0)
-    call.cancel()
-    assert await store.create(NewRun("b", "wf", ()))
+    async with writer_held(store):
+        call = asyncio.create_task(store.create(NewRun("a", "wf", ())))
+        await asyncio.sleep(0)
+        call.cancel()
+        other = asyncio.create_task(store.create(NewRun("b", "wf", ())))
+    assert await other
     assert call.cancelled()
+
+
+async def test_a_commit_that_meets_nobody_is_done_at_once(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "FAST", 60.0)  # whatever the disk is like here
+    created = asyncio.create_task(store.create(NewRun("a", "wf", ())))
+    await asyncio.sleep(0)
+    assert created.done()
+
+
+async def test_on_a_slow_disk_the_event_loop_never_waits_for_a_commit(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[str] = []
+    run = Connection.run
+
+    def slow(self: Connection, name: str, *rest: Any) -> None:
+        if name == "commit":
+            used.append(threading.current_thread().name)
+            threading.Event().wait(0.02)
+        run(self, name, *rest)
+
+    monkeypatch.setattr(Connection, "run", slow)
+    for number in range(4):
+        await store.create(NewRun(f"r{number}", "wf", ()))
+    assert used[-1] == "tenuto-writer"
+
+
+async def test_the_event_loop_goes_on_while_another_process_has_the_lock(store: SqliteStore, path: Path) -> None:
+    other = apsw.Connection(str(path))
+    other.execute("BEGIN IMMEDIATE")
+    created = asyncio.create_task(store.create(NewRun("r", "wf", ())))
+    await asyncio.sleep(0)
+    assert not created.done()  # and yet we are here
+    other.execute("COMMIT")
+    other.close()
+    assert await created
+
+
+async def test_the_log_does_not_grow_without_end(store: SqliteStore, path: Path) -> None:
+    log = path.with_name(path.name + "-wal")
+    await store.create(NewRun("r", "wf", ()))
+    lease = await store.claim("r")
+    for number in range(60):
+        rows = EncodedBatch((), (), tuple((b"k%d-%d" % (number, n), b"x" * 3_000) for n in range(100)))
+        await store.commit(TurnCommit(lease, "running", rows))
+    assert log.stat().st_size < 3 * 1_000 * 4_096  # of about 6,000 pages written
 
 
 async def test_two_event_loops_may_use_one_store(store: SqliteStore) -> None:
