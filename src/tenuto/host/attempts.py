@@ -24,6 +24,8 @@ WRITE_EVERY: Final = 1.0  # seconds between two heartbeats that are stored
 class Heartbeats:
     """The heartbeats of one attempt: noticed at once, their details stored for the next attempt now and then."""
 
+    __slots__ = ("_details", "_key", "_loop", "_owner", "_store", "_stored_at", "_writing", "beat")
+
     def __init__(self, store: Store, key: str, owner: str | None) -> None:
         self.beat: asyncio.Event | None = None  # set by each, where silence has a limit
         self._store = store

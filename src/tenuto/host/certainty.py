@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from tenuto.errors import CommitUnknownError, EnvironmentFault
 
-__all__ = ["insist", "made_certain"]
+__all__ = ["again", "insist", "made_certain"]
 
 T = TypeVar("T")
 
@@ -28,10 +28,15 @@ async def made_certain(call: Callable[[], Awaitable[T]]) -> T:
     try:
         return await call()
     except CommitUnknownError as unknown:
-        try:
-            return await call()
-        except EnvironmentFault as error:
-            raise CommitUnknownError(f"{unknown.args[0]}; asking again failed: {error}") from error
+        return await again(unknown, call)
+
+
+async def again(unknown: CommitUnknownError, call: Callable[[], Awaitable[T]]) -> T:
+    """What a call gives that is made once more, because nobody knows what became of the first."""
+    try:
+        return await call()
+    except EnvironmentFault as error:
+        raise CommitUnknownError(f"{unknown.args[0]}; asking again failed: {error}") from error
 
 
 async def insist(what: str, call: Callable[[], Awaitable[T]]) -> T:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from tenuto.errors import CommitUnknownError
+from tenuto.host.runners import Runners
 from tenuto.store.port import Store, TurnCommit, TurnResult
 
 __all__ = ["Committer"]
@@ -27,11 +28,11 @@ class Committer:
     group is told in two halves, so that there are two in turn.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, runners: Runners) -> None:
         self._store = store
+        self._runners = runners
         self._at_once = store.commits_at_once
         self._waiting: deque[Member] = deque()
-        self._flushing: set[asyncio.Task[None]] = set()
         self._free = self._at_once  # how many more groups may be under way
 
     def add(self, commit: TurnCommit) -> asyncio.Future[TurnResult]:
@@ -45,9 +46,7 @@ class Committer:
         self._waiting.append((commit, answer))
         if self._free and len(self._waiting) == 1:
             self._free -= 1
-            task = asyncio.create_task(self._flush())
-            self._flushing.add(task)
-            task.add_done_callback(self._flushing.discard)
+            self._runners.start(self._flush)
 
     async def _flush(self) -> None:
         try:

@@ -22,7 +22,7 @@ from tenuto.errors import (
     UpdateFailedError,
     UpdateRejectedError,
 )
-from tenuto.host.certainty import made_certain
+from tenuto.host.certainty import again, made_certain
 from tenuto.host.definitions import Definitions
 from tenuto.host.effects import gather, token_hash
 from tenuto.host.explain import Explanation, explain
@@ -37,11 +37,10 @@ from tenuto.host.timers import open_timers
 from tenuto.host.waiters import Ending, Waiters
 from tenuto.host.watching import RunEvent, watch
 from tenuto.host.worker import Worker
-from tenuto.kernel.batch import Batch
 from tenuto.kernel.location import check_name, parse
 from tenuto.kernel.records import Mail, MailKind, Rows, UpdateStatus
 from tenuto.kernel.rewind import Undone, recover, rewind
-from tenuto.kernel.turn import create
+from tenuto.kernel.turn import Definition, create
 from tenuto.model.definitions import Workflow, encode_call
 from tenuto.model.durations import Duration, milliseconds
 from tenuto.model.ids import short_name
@@ -109,39 +108,35 @@ class NativeEngine(Scheduling, Queueing):
     @under_limits
     async def start(self, target: str, args: Sequence[Any], kwargs: Mapping[str, Any], options: StartOptions) -> str:
         """Stores a run, or finds the one that has its id; its id."""
-        if is_twf(named := self.definitions.workflow(target)):
-            named.accept(args, kwargs)
+        workflow = self.definitions.workflow(target)
+        if is_twf(workflow):
+            workflow.accept(args, kwargs)
             await self._programs.keep()
         call = encode_call(tuple(args), kwargs)
-        definition = self.definitions.named(target)
+        definition = Definition("") if workflow is None else self.definitions.definition(workflow)
         asked = options.get("id")
         run_id = check_name(asked) if asked is not None else f"{short_name(target)}-{secrets.token_hex(8)}"
         first = create(definition, call, await self.store.now())
         rows = RunEncoder().encode(first).puts
-        workflow = self.definitions.workflow(target)
         place = place_in_queue(options, "default" if workflow is None else workflow.queue)
         attributes = options.get("attributes") or {}
         new = NewRun(run_id, target, rows, definition=definition.hash, attributes=attributes, **place)
-        attempts = 0
-
-        async def attempt() -> bool:
-            nonlocal attempts
-            attempts += 1
-            return await self._create(new, first)
-
-        while not await made_certain(attempt):
-            if_exists = options.get("if_exists", "same")
-            if if_exists == "error" and attempts > 1:
-                if_exists = "same"  # nobody knew what became of the first attempt: what is there may be ours
+        if_exists = options.get("if_exists", "same")
+        while True:
+            try:
+                # A worker of this process may begin with it at once.
+                created = await (self.store.create(new) if self._worker is None else self._worker.begin(new, first))
+            except CommitUnknownError as unknown:
+                created = await again(unknown, lambda: self.store.create(new))
+                self.poke()
+                if if_exists == "error":
+                    if_exists = "same"  # nobody knew what became of the first attempt: what is there may be ours
+            if created:
+                return run_id
             if await self._is_same(new, call, if_exists):
                 return run_id
             if (holder := await self._holder(new)) is not None:
                 return holder
-        return run_id
-
-    async def _create(self, new: NewRun, first: Batch) -> bool:
-        """Whether it is there now; a worker of this process may begin with it at once."""
-        return await (self.store.create(new) if self._worker is None else self._worker.begin(new, first))
 
     async def _is_same(self, new: NewRun, call: bytes, if_exists: IfExists) -> bool:
         """Whether the run that has the id is the one asked for; False: it is gone now, the id is free."""

@@ -6,8 +6,7 @@ call, of a worker's loops, of a run's own tasks. The rest is counted by the work
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, fields
 from functools import wraps
 from typing import Any, Final, TypeVar, cast
@@ -52,16 +51,27 @@ class Limits:
         IN_FORCE.set(ValueLimits(self.value_bytes, DEFAULT_LIMITS.depth))
         fan_out.set(self.fan_out)
 
-    @contextmanager
-    def in_force(self) -> Generator[None]:
+    def in_force(self) -> _InForce:
         """The same for a block."""
-        values = IN_FORCE.set(ValueLimits(self.value_bytes, DEFAULT_LIMITS.depth))
-        branches = fan_out.set(self.fan_out)
-        try:
-            yield
-        finally:
-            fan_out.reset(branches)
-            IN_FORCE.reset(values)
+        return _InForce(self)
+
+
+class _InForce:
+    """A class and no generator: every verb of an engine enters it."""
+
+    __slots__ = ("_limits", "_tokens")
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+
+    def __enter__(self) -> None:
+        values = ValueLimits(self._limits.value_bytes, DEFAULT_LIMITS.depth)
+        self._tokens = IN_FORCE.set(values), fan_out.set(self._limits.fan_out)
+
+    def __exit__(self, *_: object) -> None:
+        values, branches = self._tokens
+        fan_out.reset(branches)
+        IN_FORCE.reset(values)
 
 
 def under_limits(verb: Verb) -> Verb:

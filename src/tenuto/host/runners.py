@@ -4,8 +4,8 @@ Rules:
 
 1. What is started begins in the loop's next pass, in order, each in a context of its own. While none of them waits,
    one task runs them all: a task for each would cost more than most steps do.
-2. One that has to wait keeps the task it is in for itself, so that what its code learned of it (`current_task`, a
-   timeout) stays true; another task takes the rest.
+2. One that waits keeps the task it is in to its end, so that what its code learned of it (`current_task`, a timeout)
+   stays true; while it waits, another task takes the rest.
 """
 
 from __future__ import annotations
@@ -74,11 +74,32 @@ class Runners:
                 started = self._line.popleft()
                 if not started.cancelled:
                     started.task = task
-                    await _begin(started.work(), self._context.copy(), self._leave)
+                    await self._do(started.work(), self._context.copy(), task)
                     started.task = None
         finally:
             if self._next is task:
                 self._leave()
+
+    @coroutine
+    def _do(
+        self, work: Coroutine[Any, Any, None], context: Context, task: asyncio.Task[None]
+    ) -> Generator[Any, Any, None]:
+        """Runs a coroutine in its context. While it waits, another task takes from the line."""
+        try:
+            waits_for: Any = context.run(work.send, None)
+            while True:
+                if self._next is task:
+                    self._leave()
+                try:
+                    value: Any = yield waits_for
+                except BaseException as error:  # noqa: BLE001  # whatever the task is told, its code is told
+                    self._return(task)
+                    waits_for = context.run(work.throw, error)
+                else:
+                    self._return(task)
+                    waits_for = context.run(work.send, value)
+        except StopIteration:
+            return
 
     def _leave(self) -> None:
         """The task that took from the line waits, or has ended."""
@@ -86,19 +107,7 @@ class Runners:
         if self._line:
             self._open()
 
-
-@coroutine
-def _begin(work: Coroutine[Any, Any, None], context: Context, on_wait: Callable[[], None]) -> Generator[Any, Any, None]:
-    """Runs a coroutine in a context, and says when it waits for the first time."""
-    try:
-        waits_for: Any = context.run(work.send, None)
-        on_wait()
-        while True:
-            try:
-                value: Any = yield waits_for
-            except BaseException as error:  # noqa: BLE001  # whatever the task is told, its code is told
-                waits_for = context.run(work.throw, error)
-            else:
-                waits_for = context.run(work.send, value)
-    except StopIteration:
-        return
+    def _return(self, task: asyncio.Task[None]) -> None:
+        """A task that waited goes on: what is started now need not wait for a new one."""
+        if self._next is None:
+            self._next = task

@@ -12,7 +12,6 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
-from dataclasses import replace
 from typing import Any, Final
 
 from tenuto.errors import CommitUnknownError, DecodingError, EnvironmentFault, RecordError
@@ -76,7 +75,6 @@ class Worker:
         self._max_reclaims = max_reclaims
         self._definitions = Definitions()
         self._programs = Programs(store)
-        self._committer = Committer(store)
         self._housekeeper = Housekeeper(
             store, self._definitions, lambda: self._id, lease_ms, retention_ms, lambda: self.poke()
         )
@@ -111,6 +109,7 @@ class Worker:
         self._context = copy_context()
         self._runners = Runners(self._context)
         self._rounds = Rounds(self._context)
+        self._committer = Committer(self._store, self._runners)
         await self._register()
         await self._housekeeper.take()
         self._loops = [
@@ -334,12 +333,14 @@ class Worker:
             return await self._store_pending(new)
         assert first.counters is not None  # noqa: S101  # as `create` makes it
         held = self._hold(target)
-        turn = held.begin(replace(new, worker=self._id), first)
+        turn = held.begin(new._replace(worker=self._id), first)
         if (asleep := held.commit_asleep(first.counters.started_at + FAR_MS)) is not None:
             self._waits_first.add(target)
             held.drop()  # before its commit: of thousands that go to sleep together none has to be in memory
             self._say(new.id, held.notices)
-            return await self._store_asleep(asleep) or await self._store_pending(new)
+            result = await self._committer.add(asleep)
+            self._expect_timer(asleep.alarm)
+            return result.verdict == "committed" or await self._store_pending(new)
         if not turn.waiting.in_flight:
             self._waits_first.add(target)
         else:
@@ -386,11 +387,6 @@ class Worker:
             and self._definitions.workflow(new.target) is not None
             and asyncio.get_running_loop() is self._loop
         )
-
-    async def _store_asleep(self, commit: TurnCommit) -> bool:
-        result = await self._committer.add(commit)
-        self._expect_timer(commit.alarm)
-        return result.verdict == "committed"
 
     async def _store_pending(self, new: NewRun) -> bool:
         if asyncio.get_running_loop() is not self._loop:

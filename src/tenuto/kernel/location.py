@@ -94,7 +94,8 @@ def name_of(segment: Segment) -> str:
 def text(location: Location) -> str:
     """A location as people read it: `shop/~3/charge#2`."""
     if len(location) == 1:
-        return _segment_text(location[0], None)
+        first = location[0]
+        return _escape(first) if type(first) is str else _segment_text(first, None)
     parts: list[str] = []
     before: str | None = None
     for segment in location:

@@ -36,6 +36,7 @@ HANDLES_PER_DRAIN: Final = 1_000_000
 # Python 3.11 runs the awaitable of `wait_for` in a task of its own, later versions do not: such a task must not be a
 # scope, or locations would depend on the version.
 _WAIT_FOR: Final[CodeType] = asyncio.wait_for.__code__
+_TASKS: Final = asyncio.wait_for.__globals__  # of the module that has them
 _AS_COMPLETED: Final[CodeType] = (
     asyncio.as_completed.__code__ if hasattr(asyncio.as_completed, "__code__") else _WAIT_FOR
 )
@@ -363,9 +364,9 @@ def _close(context: Context, coro: Any) -> bool:
 def _calling_construct() -> CodeType | None:
     """Which of the two constructs that need care called create_task, if any."""
     frame = currentframe()
-    for _ in range(6):
-        if frame is None:
-            return None
+    frame = frame.f_back if frame is not None else None  # create_task
+    frame = frame.f_back if frame is not None else None  # who called it
+    while frame is not None and frame.f_globals is _TASKS:
         if frame.f_code is _WAIT_FOR or frame.f_code is _AS_COMPLETED:
             return frame.f_code
         frame = frame.f_back

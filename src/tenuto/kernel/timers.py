@@ -50,5 +50,8 @@ class Timers:
         """All that have not fired, in no order."""
         return list(self._live.values())
 
+    def __bool__(self) -> bool:
+        return bool(self._live)
+
     def __contains__(self, node: Node | None) -> bool:
         return node in self._live

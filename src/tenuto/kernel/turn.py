@@ -160,16 +160,16 @@ class Run(EngineSide):
                 return
             self._start()
         for fact in facts:
+            if self.timers:
+                self._fire_timers(before=self._moment_of(fact))
             if self._is_over():
                 return
-            self._fire_timers(before=self._moment_of(fact))
-            if not self._is_over():
-                self._apply(fact)
-                self._rest()
+            self._apply(fact)
+            self._rest()
         if self.children.found:
             self.children.settle_found()
             self._rest()
-        if not self._is_over():
+        if self.timers and not self._is_over():
             self._fire_timers(before=None)
 
     def _moment_of(self, fact: Fact) -> int:

@@ -247,23 +247,26 @@ async def run_attempt(call: StepCall, attempt: Attempt, threads: Executor | None
     """What the step returned, or raises what it raised. A `def` runs in a thread."""
     function, args, kwargs, values = call.prepare()
     with _InAttempt(attempt, values):
-        return await _run(function, args, kwargs, threads)
+        if is_async(function):
+            return await function(*args, **kwargs)
+        return await _in_thread(function, args, kwargs, threads)
 
 
 async def run_rollback(
     handler: Callable[[Any], object], result: bytes, attempt: Attempt, threads: Executor | None = None
 ) -> None:
     """Undoes a step: its handler is run with a copy of its result."""
-    function = getattr(handler, "fn", handler)
+    function: Callable[..., Any] = getattr(handler, "fn", handler)
     with _InAttempt(attempt, {}):
-        await _run(function, (load(result),), {}, threads)
+        if is_async(function):
+            await function(load(result))
+        else:
+            await _in_thread(function, (load(result),), {}, threads)
 
 
-async def _run(
+async def _in_thread(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], threads: Executor | None
 ) -> Any:
-    if is_async(function):
-        return await function(*args, **kwargs)
     context = copy_context()
     loop = asyncio.get_running_loop()
     value = await loop.run_in_executor(threads, partial(context.run, function, *args, **kwargs))

@@ -77,6 +77,12 @@ def body_of(fn: F) -> F:
     """The body of a workflow over its module's view: the code a run executes. Closures keep their cells."""
     if not isinstance(fn, FunctionType):
         return fn
+    known = _views.get(fn.__module__)
+    if known is not None and known.host is fn.__globals__ and not _unfilled:  # as at every start but the first
+        made = known.functions.get(fn)
+        module = sys.modules.get(fn.__module__)
+        if made is not None and module is not None and known.spec is getattr(module, "__spec__", None):
+            return cast("F", made)
     with _lock, entered(OUTSIDE):
         body = _over_view(fn, closures=True)
         _settle()

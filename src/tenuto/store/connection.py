@@ -113,6 +113,7 @@ class Connection:
             apsw.SQLITE_OPEN_READONLY if settings.read_only else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         )
         self._db = cast("_Database", apsw.Connection(str(settings.path), flags, statementcachesize=256))
+        self.waits_for_locks = False
         self.wait_for_locks(True)
         self._log_pages = 0  # in the write-ahead log, after the last commit
         self._checkpoint_at = CHECKPOINT_PAGES
@@ -126,8 +127,9 @@ class Connection:
 
     def wait_for_locks(self, wait: bool) -> None:
         """Whether a statement waits while another process has the lock, or is refused at once."""
-        self.waits_for_locks = wait
-        self._db.set_busy_timeout(self._settings.busy_ms if wait else 0)
+        if self.waits_for_locks != wait:
+            self.waits_for_locks = wait
+            self._db.set_busy_timeout(self._settings.busy_ms if wait else 0)
 
     @property
     def buffered_messages(self) -> int:

@@ -301,6 +301,39 @@ SELECT tenuto_ms(tenuto_now()), (SELECT array_agg(id) FROM moved WHERE status = 
        CASE WHEN %(notify)s THEN pg_notify('tenuto', '')::text END
   FROM run
 
+-- end_runs: the same for turns that only write rows and end runs which leave nothing behind, as most do: no mail, no timer,
+-- no wake-up, no hook. It is an error if one of them is not so.
+WITH clock AS MATERIALIZED (SELECT tenuto_now() AS at),
+run AS MATERIALIZED (
+    SELECT e.id
+      FROM unnest(%(runs)s::text[], %(epochs)s::bigint[], %(seen)s::bigint[]) AS t (run, epoch, seen)
+      JOIN executions e ON e.id = t.run
+     WHERE e.epoch = t.epoch AND e.status = 'running' AND e.inbox_seq <= t.seen
+       AND NOT EXISTS (SELECT 1 FROM workflow_inbox i WHERE i.workflow_id = e.id AND i.answer IS NULL)
+       AND NOT EXISTS (SELECT 1 FROM timer_tasks k WHERE k.workflow_id = e.id)
+       AND NOT EXISTS (SELECT 1 FROM executions r
+                        WHERE r.parent_workflow_id = e.id AND r.target_name = 'builtin.resume_workflow'
+                          AND r.status = 'pending')
+       AND NOT EXISTS (SELECT 1 FROM hooks h WHERE h.workflow_id = e.id)
+     ORDER BY e.id FOR NO KEY UPDATE OF e),
+put AS (
+    INSERT INTO workflow_execution_context (workflow_id, key, value)
+    SELECT p.run, p.key, p.value
+      FROM unnest(%(row_runs)s::text[], %(row_keys)s::bytea[], %(row_values)s::bytea[]) AS p (run, key, value)
+    ON CONFLICT (workflow_id, key) DO UPDATE SET value = excluded.value),
+moved AS (
+    UPDATE executions e
+       SET status = t.status, lease_owner = NULL, holds_slot = false, pause_requested = false,
+           inbox_seen = greatest(e.inbox_seen, t.seen), alarm = NULL, timer_count = 0, reclaims = 0, reason = NULL,
+           parked_by = NULL, definition = coalesce(t.definition, e.definition), completed_at = clock.at
+      FROM clock, unnest(%(runs)s::text[], %(statuses)s::text[], %(seen)s::bigint[], %(definitions)s::text[])
+           AS t (run, status, seen, definition)
+     WHERE e.id = t.run)
+SELECT tenuto_ms(tenuto_now()),
+       1 / CASE WHEN count(*) = cardinality(%(runs)s::text[]) AND NOT tenuto_watched(%(runs)s::text[]) THEN 1 ELSE 0 END,
+       pg_notify('tenuto', '')::text
+  FROM run
+
 -- lock_runs: the first statement of whatever touches several runs (Q7): those named, the children of those that are
 -- terminated, and whoever is told about what ends. In id order, so two of us cannot wait for each other.
 SELECT id, epoch, status, inbox_seq, inbox_seen, reclaims, tenuto_ms(alarm) FROM executions

@@ -12,7 +12,17 @@ from tenuto.store.port import CLOSED, NewTimer, TurnCommit
 from tenuto.store.postgres_arrays import Blobs, Flags, Integers, Texts
 from tenuto.store.postgres_runs import LATEST
 
-__all__ = ["answers_update", "begun_columns", "is_alone", "moment", "needs_alarm", "rows_of", "turn_columns"]
+__all__ = [
+    "answers_update",
+    "begun_columns",
+    "end_columns",
+    "ends_plainly",
+    "is_alone",
+    "moment",
+    "needs_alarm",
+    "rows_of",
+    "turn_columns",
+]
 
 _UPDATE: Final = pack((UPDATES,))  # what keys of answered updates begin with
 _OWN_STATUSES: Final = CLOSED | {"running", "suspended", "pending"}
@@ -113,6 +123,23 @@ def begun_columns(commits: Sequence[TurnCommit]) -> dict[str, Any]:
         ),
         **_rows(commits),
         **_timers(commits),
+    }
+
+
+def ends_plainly(commit: TurnCommit) -> bool:
+    """Whether a turn that touches nothing but its own run writes rows and ends it, and that is all."""
+    return commit.status in CLOSED and not (commit.rows.deletes or commit.stopped_timers or commit.timers)
+
+
+def end_columns(commits: Sequence[TurnCommit]) -> dict[str, Any]:
+    """Turns that end their runs, for `end_runs`."""
+    return {
+        "runs": Texts([commit.lease.run_id for commit in commits]),
+        "epochs": Integers([commit.lease.epoch for commit in commits]),
+        "statuses": Texts([commit.status for commit in commits]),
+        "seen": Integers([commit.seen for commit in commits]),
+        "definitions": Texts([commit.definition for commit in commits]),
+        **_rows(commits),
     }
 
 

@@ -21,7 +21,16 @@ from tenuto.errors import CommitUnknownError, RunNotFoundError
 from tenuto.kernel.records import MailKind
 from tenuto.store.endings import outcome_of, result
 from tenuto.store.port import CLOSED, Outgoing, TurnCommit, TurnResult, only_rows
-from tenuto.store.postgres_columns import answers_update, begun_columns, is_alone, moment, rows_of, turn_columns
+from tenuto.store.postgres_columns import (
+    answers_update,
+    begun_columns,
+    end_columns,
+    ends_plainly,
+    is_alone,
+    moment,
+    rows_of,
+    turn_columns,
+)
 from tenuto.store.postgres_connection import INSISTED, Cursor, Database, Row, Transaction
 from tenuto.store.postgres_effects import write_effects, write_rows
 from tenuto.store.postgres_mail import close_runs, deliver, lock, wake
@@ -78,6 +87,8 @@ async def _commit_like(database: Database, commits: Sequence[TurnCommit]) -> lis
             if all(map(_is_one_statement, commits)):
                 await _commit_rows(database, commits)
                 return [_COMMITTED_KEPT] * len(commits)
+            if all(map(ends_plainly, commits)) and await _end_runs(database, commits):
+                return [_COMMITTED] * len(commits)
             ((now, still_running, _, _),) = await database.write("commit_turns", turn_columns(commits))
             database.learn(now)
             kept: set[str] = set(still_running or ())
@@ -110,6 +121,16 @@ async def reopen(transaction: Transaction, back: TurnCommit) -> None:
 
 def _is_one_statement(commit: TurnCommit) -> bool:
     return only_rows(commit) and not answers_update(commit)
+
+
+async def _end_runs(database: Database, commits: Sequence[TurnCommit]) -> bool:
+    """Whether all of them could be ended so: not where one leaves something behind."""
+    try:
+        ((now, _, _),) = await database.write("end_runs", end_columns(commits))
+    except INSISTED:
+        return False
+    database.learn(now)
+    return True
 
 
 async def _commit_rows(database: Database, commits: Sequence[TurnCommit]) -> None:

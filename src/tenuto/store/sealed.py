@@ -213,7 +213,7 @@ class SealedStore:
     # --- runs
 
     def _sealed_run(self, run: NewRun) -> NewRun:
-        return replace(run, rows=tuple(self._sealed_row(run.id, row) for row in run.rows))
+        return run._replace(rows=tuple(self._sealed_row(run.id, row) for row in run.rows))
 
     def _opened_record(self, record: RunRecord) -> RunRecord:
         if record.reason is None or not record.reason.startswith(_REASON):

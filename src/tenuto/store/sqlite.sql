@@ -245,6 +245,15 @@ DELETE FROM workflow_inbox
 -- delete_old_answers: nobody came for them.
 DELETE FROM workflow_inbox WHERE answer IS NOT NULL AND at <= tenuto_now() - :kept
 
+-- belongings: which of these runs have anything that goes when they close, or anybody to tell. Most have not.
+SELECT r.value FROM json_each(?1) r
+ WHERE EXISTS (SELECT 1 FROM timer_tasks t WHERE t.workflow_id = r.value)
+    OR EXISTS (SELECT 1 FROM workflow_inbox i WHERE i.workflow_id = r.value)
+    OR EXISTS (SELECT 1 FROM executions e
+                WHERE e.parent_workflow_id = r.value AND e.target_name = 'builtin.resume_workflow' AND e.status = 'pending')
+    OR EXISTS (SELECT 1 FROM hooks h WHERE h.workflow_id = r.value)
+    OR EXISTS (SELECT 1 FROM watchers w WHERE w.target_id = r.value)
+
 -- answer_open_updates: these runs ended first (P8).
 UPDATE workflow_inbox SET answer = :answer, at = tenuto_now()
  WHERE workflow_id IN (SELECT value FROM json_each(:runs)) AND kind = 'update' AND answer IS NULL

@@ -50,9 +50,12 @@ def _leave_closed(connection: Connection, closed: Mapping[str, TurnCommit]) -> N
     """Takes from runs that have ended what they no longer need, and tells who follows them."""
     if not closed:
         return
-    empty_closed(connection, list(closed))
+    runs = [run_id for (run_id,) in connection.all("belongings", (listed(closed),))]
+    if not runs:
+        return
+    empty_closed(connection, runs)
     # A run's parent is told by the turn itself; who else follows it only the store knows.
-    for (run_id,) in connection.all("followed", {"ids": listed(closed)}):
+    for (run_id,) in connection.all("followed", {"ids": listed(runs)}):
         commit = closed[run_id]
         tell_watchers(connection, run_id, partial(outcome_of, run_id, commit.status, commit.rows))
 

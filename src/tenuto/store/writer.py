@@ -166,9 +166,6 @@ class ConnectionThread(ABC):
                 self._serve_group([request])
             except _NotAtOnce:
                 return False
-            finally:
-                if self._connection is connection:  # it is dropped where the file cannot be had
-                    connection.wait_for_locks(True)
         finally:
             self._using.release()
         self._call_thread()
@@ -185,6 +182,8 @@ class ConnectionThread(ABC):
     def _run(self) -> None:
         while (group := self._take()) is not None:
             with self._using:
+                if self._connection is not None:
+                    self._connection.wait_for_locks(True)
                 self._serve_group(group)
             with self._counting:
                 self._handed_in -= len(group)
