@@ -9,20 +9,32 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import decode_source
 from os import PathLike
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 from zipimport import zipimporter
 
 from tenuto.directives.bytecode import compile_file
-from tenuto.directives.caches import Kept, cache_path, read_cache, render_cache
+from tenuto.directives.caches import (
+    CacheEnds,
+    Kept,
+    cache_between,
+    cache_ends,
+    cache_path,
+    load,
+    pack,
+    read_cache,
+    render_cache,
+    unpack,
+)
 from tenuto.directives.errors import DirectiveWarning
-from tenuto.directives.known_files import KnownFiles
+from tenuto.directives.known_files import Entry, KnownFiles
 from tenuto.directives.marker import has_directive, has_marker
 from tenuto.directives.settings import directive_settings, file_key, folder_key, forget_settings
 from tenuto.directives.stamps import Stamp, is_settled, stamp_of
@@ -41,34 +53,42 @@ __all__ = [
 
 # --- loaders
 
+# What the finder learned about a file that is to be compiled: its folder, where the compiled file is kept, its stamp,
+# and its source if that had to be read. A bare tuple: each marked module makes one.
+Found: TypeAlias = tuple[str, str | None, Stamp | None, bytes | None]
+
 
 class DirectiveLoader(SourceFileLoader):
     """Loads a source file compiled for one mode; also offers its workflow-mode code."""
 
-    def __init__(
-        self, fullname: str, path: str, mode: Mode, stamp: Stamp | None = None, source: bytes | None = None
-    ) -> None:
-        super().__init__(fullname, path)
+    def __init__(self, fullname: str, path: str, mode: Mode, found: Found | None = None) -> None:
+        self.name, self.path = fullname, path  # all that the stock loader does; asking it takes longer than the rest
         self.mode: Mode = mode
-        self._found = stamp, source  # what the finder learned; good for one load
-        self._folder, name = os.path.split(path)
-        self.cache = cache_path(self._folder, name, mode)
-        self._loaded: bytes | None = None  # the text that the module in memory was made of
+        self._found = found  # what the finder learned; good for one load
+        self._packed: bytes | None = None  # the text that the module in memory was made of
+
+    @property
+    def cache(self) -> str | None:
+        """Where the compiled file is kept."""
+        return cache_path(*os.path.split(self.path), self.mode)
 
     def get_code(self, fullname: str) -> CodeType:
-        (stamp, source), self._found = self._found, (None, None)
-        if stamp is None:
-            stamp = stamp_of(self.path)
-        kept = self._read(self.cache)
-        if kept is not None and kept.stamp == stamp and kept.is_for(self._key()):
-            code = kept.code()
-            if code is not None:
-                self._loaded = kept.source
+        found, self._found = self._found, None
+        if found is None:
+            found = os.path.dirname(self.path), self.cache, stamp_of(self.path), None
+        folder, cache, stamp, source = found
+        data = self._read(cache)
+        if stamp is not None and data.endswith(stamp):
+            # If the file is where it seems to be; the key of a symbolic link is another, and is never found so.
+            key = folder_key(folder, self.mode) or file_key(self.path, ids.id_path(self.path), self.mode)
+            loaded = load(data, key)
+            if loaded is not None:
+                code, self._packed = loaded
                 return code
         if source is None:
             source = self.get_data(self.path)
-        self._loaded = source
-        return self._compared(kept, self.cache, source, stamp, self.mode)
+        self._packed = pack(source)
+        return self._compared(read_cache(data), cache, source, stamp, self.mode)
 
     def exec_module(self, module: ModuleType) -> None:
         view.drop(module.__name__)
@@ -76,17 +96,15 @@ class DirectiveLoader(SourceFileLoader):
 
     def workflow_code(self) -> CodeType:
         """The code that runs in the module's view, from the text that was loaded, whatever the file says now."""
-        source = self.get_data(self.path) if self._loaded is None else self._loaded
-        cache = cache_path(self._folder, os.path.basename(self.path), "workflow")
-        return self._compared(self._read(cache), cache, source, None, "workflow")
+        cache = cache_path(*os.path.split(self.path), "workflow")
+        return self._compared(read_cache(self._read(cache)), cache, self._loaded(), None, "workflow")
 
     def loaded_source(self) -> str:
         """The text that the module in memory was made of."""
-        return decode_source(self.get_data(self.path) if self._loaded is None else self._loaded)
+        return decode_source(self._loaded())
 
-    def _key(self) -> bytes:
-        """The key, if the file is where it seems to be; that of a symbolic link is another, and is never found so."""
-        return folder_key(self._folder, self.mode) or file_key(self.path, ids.id_path(self.path), self.mode)
+    def _loaded(self) -> bytes:
+        return self.get_data(self.path) if self._packed is None else unpack(self._packed)
 
     def _compared(
         self, kept: Kept | None, cache: str | None, source: bytes, stamp: Stamp | None, mode: Mode
@@ -95,21 +113,21 @@ class DirectiveLoader(SourceFileLoader):
         path = ids.id_path(self.path)
         key = file_key(self.path, path, mode)
         code: CodeType | None = None
-        if kept is not None and kept.is_for(key) and kept.source == source:
+        if kept is not None and kept.is_for(key) and kept.is_of(source):
             code = kept.code()
-            if code is not None and (stamp is None or stamp == kept.stamp or not is_settled(stamp)):
+            if code is not None and (stamp is None or kept.has(stamp) or not is_settled(stamp)):
                 return code  # there is nothing better to write
         if code is None:
             code = compile_file(source, self.path, path, mode)
         if cache is not None and not sys.dont_write_bytecode:
-            self._write(cache, render_cache(key, code, source, stamp))
+            self._write(cache, render_cache(key, code, self._packed or pack(source), len(source), stamp))
         return code
 
-    def _read(self, cache: str | None) -> Kept | None:
+    def _read(self, cache: str | None) -> bytes:
         try:
-            return None if cache is None else read_cache(self.get_data(cache))
+            return b"" if cache is None else self.get_data(cache)
         except OSError:
-            return None
+            return b""
 
     def _write(self, cache: str, data: bytes) -> None:
         try:
@@ -151,12 +169,28 @@ class ZipDirectiveLoader:
 # --- the finder
 
 
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """What is the same for all files of a folder, looked up for the first of them."""
+
+    path: str
+    known: Mapping[str, Entry] | None  # None: not a folder of the project
+    cache_ends: CacheEnds | None
+    prefix: str | None  # where Python kept its caches then
+
+
 class DirectiveFinder:
     """First on `sys.meta_path`; what it does not compile it hands on as it found it."""
 
     def __init__(self, mode: Mode) -> None:
         self.mode: Mode = mode
         self._known = KnownFiles()
+        self._folders: dict[str, _Folder] = {}
+
+    def use(self, mode: Mode) -> None:
+        """Compile for this mode from now on, and under settings that may have changed."""
+        self.mode = mode
+        self._folders.clear()
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -169,38 +203,51 @@ class DirectiveFinder:
             elif behind:
                 spec = finder.find_spec(fullname, path, target)
                 if spec is not None:
-                    return self._adopt(spec)
+                    loader: Any = spec.loader
+                    if type(loader) is SourceFileLoader:
+                        self._adopt_file(spec, loader)
+                    elif type(loader) is zipimporter:
+                        self._adopt_zipped(spec, loader)
+                    return spec
         return None
 
-    def _adopt(self, spec: ModuleSpec) -> ModuleSpec:
-        loader: Any = spec.loader
-        if type(loader) is SourceFileLoader:
-            folder, name = os.path.split(loader.path)
-            if _is_project_folder(folder):
-                self._adopt_file(spec, loader, folder, name)
-        elif type(loader) is zipimporter and _is_project_folder(loader.archive):
-            text = loader.get_source(spec.name)
-            if text is not None and has_marker(text.encode()):
-                spec.loader = cast("Any", ZipDirectiveLoader(loader, spec.name, self.mode))
-        return spec
-
-    def _adopt_file(self, spec: ModuleSpec, stock: SourceFileLoader, folder: str, name: str) -> None:
-        stamp = stamp_of(stock.path)
-        if stamp is None:
+    def _adopt_file(self, spec: ModuleSpec, stock: SourceFileLoader) -> None:
+        path = stock.path
+        start, _, name = path.rpartition(os.sep)
+        if not start or os.altsep is not None:  # not that simple
+            start, name = os.path.split(path)
+        folder = self._folders.get(start)
+        if folder is None or folder.prefix != sys.pycache_prefix:
+            folder = self._folders[start] = self._folder_of(path)
+        known = folder.known
+        stamp = None if known is None else stamp_of(path)
+        if known is None or stamp is None:
             return
         source: bytes | None = None
-        is_marked = self._known.look(folder, name, stamp)
-        if is_marked is None:
+        entry = known.get(name)
+        if entry is not None and entry[0] == stamp:
+            is_marked = entry[1]
+        else:
             try:
-                source = stock.get_data(stock.path)
+                source = stock.get_data(path)
             except OSError:
                 return
             is_marked = has_marker(source)
-            self._known.note(folder, name, stamp, is_marked)
+            self._known.note(folder.path, name, stamp, is_marked)
         if is_marked:
-            loader = DirectiveLoader(spec.name, stock.path, self.mode, stamp, source)
-            spec.loader = loader
-            spec.cached = loader.cache
+            spec.cached = cache = cache_between(folder.cache_ends, name)
+            spec.loader = DirectiveLoader(spec.name, path, self.mode, (folder.path, cache, stamp, source))
+
+    def _folder_of(self, file: str) -> _Folder:
+        path = os.path.dirname(file)
+        known = self._known.of(path) if _is_project_folder(path) else None
+        return _Folder(path, known, cache_ends(path, self.mode), sys.pycache_prefix)
+
+    def _adopt_zipped(self, spec: ModuleSpec, stock: zipimporter) -> None:
+        if _is_project_folder(stock.archive):
+            text = stock.get_source(spec.name)
+            if text is not None and has_marker(text.encode()):
+                spec.loader = cast("Any", ZipDirectiveLoader(stock, spec.name, self.mode))
 
 
 @lru_cache(maxsize=4096)
@@ -218,14 +265,14 @@ def install(root: str | PathLike[str] | None = None, mode: Mode = "step") -> Non
     registered: for programs that only start runs. Installing again changes the settings.
     """
     ids.use_root(root)
+    forget_settings()
     start = Path(root) if root is not None else _main_folder()
     ids.use_packages(directive_settings(ids.project_root(start / "module.py")).get("packages", ()))
     _is_project_folder.cache_clear()
-    forget_settings()
     view.compile_with(workflow_code_of)
     for finder in sys.meta_path:
         if isinstance(finder, DirectiveFinder):
-            finder.mode = mode
+            finder.use(mode)
             return
     _report_late()
     sys.meta_path.insert(0, DirectiveFinder(mode))

@@ -6,12 +6,13 @@ import atexit
 import marshal
 import os
 import sys
+from collections.abc import Mapping
 from importlib.util import cache_from_source
 from typing import Final, TypeAlias, cast
 
 from tenuto.directives.stamps import Stamp, is_settled
 
-__all__ = ["KnownFiles"]
+__all__ = ["Entry", "KnownFiles"]
 
 Entry: TypeAlias = tuple[Stamp, bool]  # whether there is a marker in the file with this stamp
 
@@ -22,25 +23,24 @@ class KnownFiles:
     An entry holds for the stamp of its file. Losing a cache costs a search.
     """
 
-    NAME: Final = "tenuto-markers2"
+    NAME: Final = "tenuto-markers3"
 
     def __init__(self) -> None:
         self._folders: dict[str, dict[str, Entry]] = {}
         self._changed: set[str] = set()
 
-    def look(self, folder: str, name: str, stamp: Stamp) -> bool | None:
-        """Does the file with this stamp have a marker? None: not known."""
+    def of(self, folder: str) -> Mapping[str, Entry]:
+        """What is known about the files of a folder, by name; it grows with what is noted."""
         known = self._folders.get(folder)
         if known is None:
             known = self._folders[folder] = _read(folder)
-        entry = known.get(name)
-        return entry[1] if entry is not None and entry[0] == stamp else None
+        return known
 
     def note(self, folder: str, name: str, stamp: Stamp, is_marked: bool) -> None:
         """Remember whether this file has a marker, unless it may still change without its stamp showing it."""
         if sys.dont_write_bytecode or not is_settled(stamp):
             return
-        self._folders.setdefault(folder, {})[name] = (stamp, is_marked)
+        self._folders.setdefault(folder, {})[name] = stamp, is_marked
         if not self._changed:
             atexit.register(self.write)
         self._changed.add(folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -53,12 +54,15 @@ def is_strict(filename: str) -> bool:
     return settings_of(os.path.dirname(filename)).strict
 
 
-def directive_settings(root: Path) -> dict[str, Any]:
+@lru_cache(maxsize=64)
+def directive_settings(root: Path) -> Mapping[str, Any]:
+    """What `[tool.tenuto.directives]` says, read once for the folders of a project."""
     settings = ids.tool_settings(root).get("directives", {})
     return dict(settings) if isinstance(settings, dict) else {}  # pyright: ignore[reportUnknownArgumentType]
 
 
 def forget_settings() -> None:
     """Read the project's settings again when they are next asked for."""
+    directive_settings.cache_clear()
     settings_of.cache_clear()
     folder_key.cache_clear()

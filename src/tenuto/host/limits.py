@@ -7,6 +7,7 @@ call, of a worker's loops, of a run's own tasks. The rest is counted by the work
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from functools import wraps
 from typing import Any, Final, TypeVar, cast
@@ -51,7 +52,7 @@ class Limits:
         IN_FORCE.set(ValueLimits(self.value_bytes, DEFAULT_LIMITS.depth))
         fan_out.set(self.fan_out)
 
-    def in_force(self) -> _InForce:
+    def in_force(self) -> AbstractContextManager[None]:
         """The same for a block."""
         return _InForce(self)
 

@@ -289,8 +289,7 @@ class Worker:
         others = [claim.lease.run_id for claim in claims if claim.lease.run_id not in cached]
         above = {**dict.fromkeys(others, 0), **{run_id: held.seen for run_id, held in cached.items()}}
         try:
-            rows = await self._store.rows_of(others) if others else {}
-            mail = await self._store.mail_of(above)
+            rows, mail = await asyncio.gather(self._rows_of(others), self._store.mail_of(above))
             for claim in claims:
                 if (stored := rows.get(claim.lease.run_id)) is not None:
                     await self._programs.fetch(version_of(stored), claim.record.target)
@@ -303,6 +302,9 @@ class Worker:
             run_id = claim.lease.run_id
             held = cached.get(run_id) or self._hold(claim.record.target, version_of(rows.get(run_id, [])))
             self._drive(run_id, held, claim, Contents(rows.get(run_id), mail.get(run_id, [])))
+
+    async def _rows_of(self, run_ids: Sequence[str]) -> dict[str, list[tuple[bytes, bytes]]]:
+        return await self._store.rows_of(run_ids) if run_ids else {}
 
     def _hold(self, target: str, digest: str = "") -> HeldRun:
         workflow = pinned(target, digest, self._definitions.workflow(target))

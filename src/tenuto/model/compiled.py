@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from types import FunctionType
 from typing import Any, Final, TypeAlias, TypeVar, cast, final
 
@@ -39,6 +40,10 @@ Decorator: TypeAlias = Callable[[Callable[..., Any]], Any]
 C = TypeVar("C", bound=type)
 
 share = view.share
+# `_new(C)` and then `C.__init__` is `C(...)` in two calls, and faster: calling a class packs the keywords into a dict.
+# `partial` is a closure without cells. Both only where an import does it for each definition of each module.
+_new: Final = object.__new__
+_STEP: Final[type[Step[..., Any]]] = Step
 _lines: dict[str, int] = {}  # id -> the line of the branch that the host ran
 
 
@@ -58,14 +63,21 @@ UNSET: Final = _Unset()
 
 def step(id: str, *, line: int | None = None, name: str | None = None, **options: Any) -> Decorator:  # noqa: A002  # named so in compiled code
     """Step mode: registers the implementation and gives the step."""
+    return partial(_registered_step, name or id, name, line, options)
 
-    def decorate(fn: Callable[..., Any]) -> Step[..., Any]:
-        if line is not None:
-            _lines[name or id] = line
-        made: Step[..., Any] = Step(fn, id=name or id, name=name or fn.__name__, options=options)
-        return registry.register(made)
 
-    return decorate
+def _registered_step(
+    id: str,  # noqa: A002  # as above
+    name: str | None,
+    line: int | None,
+    options: Mapping[str, Any],
+    fn: Callable[..., Any],
+) -> Step[..., Any]:
+    if line is not None:
+        _lines[id] = line
+    made = _new(_STEP)
+    _STEP.__init__(made, fn, id=id, name=name or fn.__name__, options=options)
+    return registry.register(made)
 
 
 def local_step(
@@ -226,23 +238,31 @@ def workflow_stub(
     queue: str = "default",
 ) -> Decorator:
     """Step and client mode: registers the workflow without its body."""
+    return partial(_registered_stub, name or id, name, line, queue)
 
-    def decorate(fn: Callable[..., Any]) -> Workflow[..., Any]:
-        if line is not None:
-            _lines[name or id] = line
-        made = CompiledWorkflow(fn, id=name or id, name=name or fn.__name__, queue=queue)
-        known = registry.get(made.id)
-        if isinstance(known, CompiledWorkflow):
-            known.unsettle()
+
+def _registered_stub(
+    id: str,  # noqa: A002  # as above
+    name: str | None,
+    line: int | None,
+    queue: str,
+    fn: Callable[..., Any],
+) -> Workflow[..., Any]:
+    if line is not None:
+        _lines[id] = line
+    made = _new(CompiledWorkflow)
+    CompiledWorkflow.__init__(made, fn, id=id, name=name or fn.__name__, queue=queue)
+    known = registry.get(id)
+    if isinstance(known, CompiledWorkflow):
+        known.unsettle()
         try:
             registry.register(made)
         finally:
-            if isinstance(known, CompiledWorkflow):
-                known.settle()
-        made.settle()
-        return made
-
-    return decorate
+            known.settle()
+    else:
+        registry.register(made)
+    made.settle()
+    return made
 
 
 def workflow(

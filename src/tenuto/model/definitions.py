@@ -5,10 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import cached_property, update_wrapper
-from types import FunctionType
+from inspect import CO_COROUTINE
+from types import CodeType, FunctionType, MappingProxyType
 from typing import (
     Any,
     Concatenate,
+    Final,
     Generic,
     Literal,
     ParamSpec,
@@ -42,6 +44,8 @@ P = ParamSpec("P")
 Q = ParamSpec("Q")
 V = TypeVar("V")
 R_co = TypeVar("R_co", covariant=True)
+
+_NO_OPTIONS: Final[Mapping[str, Any]] = MappingProxyType({})  # one for all: imports make steps by the hundred
 
 
 class ContinueAsNew:
@@ -85,25 +89,27 @@ def encode_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
 
 
 def _look_like(wrapper: object, fn: Callable[..., Any]) -> None:
-    """Name, doc, module, signature and `iscoroutinefunction` of the function, for those who inspect the object."""
+    """Name, doc, module, signature and `iscoroutinefunction` of the function, for those who inspect the object.
+
+    What this does for a function that wraps none is written out in both classes: there Python learns where the
+    attributes of that one class are, and storing them takes half of the time.
+    """
     looks = cast("Any", wrapper)
-    plain: Any = fn
-    if type(fn) is FunctionType and not fn.__dict__:  # as update_wrapper does it, without asking for each name
-        looks.__module__, looks.__name__, looks.__qualname__ = fn.__module__, fn.__name__, fn.__qualname__
-        looks.__doc__, looks.__annotations__, looks.__wrapped__ = fn.__doc__, fn.__annotations__, fn
-    else:
-        update_wrapper(looks, fn, updated=())
-        plain = inspect.unwrap(fn)
+    update_wrapper(looks, fn, updated=())
+    plain: Any = inspect.unwrap(fn)
     code = getattr(plain, "__code__", None)
-    if code is None:
-        return
-    # What inspect takes for a function: with the coroutine flag also where the function is a `def`, because calling
-    # the object gives a coroutine.
-    if not code.co_flags & inspect.CO_COROUTINE:
-        code = code.replace(co_flags=code.co_flags | inspect.CO_COROUTINE)
-    looks.__code__ = code
-    looks.__defaults__ = getattr(plain, "__defaults__", None)
-    looks.__kwdefaults__ = getattr(plain, "__kwdefaults__", None)
+    if code is not None:
+        looks.__code__ = _as_coroutine(code)
+        looks.__defaults__ = getattr(plain, "__defaults__", None)
+        looks.__kwdefaults__ = getattr(plain, "__kwdefaults__", None)
+
+
+def _as_coroutine(code: CodeType) -> CodeType:
+    """What inspect takes for a function: with the coroutine flag also where that is a `def`, because calling the
+    object gives a coroutine.
+    """
+    flags = code.co_flags
+    return code if flags & CO_COROUTINE else code.replace(co_flags=flags | CO_COROUTINE)
 
 
 # --- workflows
@@ -126,7 +132,13 @@ class Workflow(Generic[P, R_co]):
         name: str,
         queue: str = "default",
     ) -> None:
-        _look_like(self, fn)
+        if type(fn) is FunctionType and not hasattr(fn, "__wrapped__"):
+            self.__module__, self.__name__, self.__qualname__ = fn.__module__, fn.__name__, fn.__qualname__
+            self.__doc__, self.__annotations__, self.__wrapped__ = fn.__doc__, fn.__annotations__, fn
+            code = fn.__code__ if fn.__code__.co_flags & CO_COROUTINE else _as_coroutine(fn.__code__)
+            self.__code__, self.__defaults__, self.__kwdefaults__ = code, fn.__defaults__, fn.__kwdefaults__
+        else:
+            _look_like(self, fn)
         self.fn = fn
         self.id = check_name(id)
         self.name = check_name(name)
@@ -205,12 +217,18 @@ class Step(Generic[P, R_co]):
         remote: bool = False,
     ) -> None:
         """`closure`: gives the captured values at each call. `remote`: attempts run what is registered under the id."""
-        _look_like(self, fn)
+        if type(fn) is FunctionType and not hasattr(fn, "__wrapped__"):
+            self.__module__, self.__name__, self.__qualname__ = fn.__module__, fn.__name__, fn.__qualname__
+            self.__doc__, self.__annotations__, self.__wrapped__ = fn.__doc__, fn.__annotations__, fn
+            code = fn.__code__ if fn.__code__.co_flags & CO_COROUTINE else _as_coroutine(fn.__code__)
+            self.__code__, self.__defaults__, self.__kwdefaults__ = code, fn.__defaults__, fn.__kwdefaults__
+        else:
+            _look_like(self, fn)
         self.fn = fn
         self.id = check_name(id)
         self.name = check_name(name)
         self.closure = closure
-        self.given: Mapping[str, Any] = options or {}
+        self.given: Mapping[str, Any] = options or _NO_OPTIONS
         if self.given:
             self.spec = spec_of(name, self.given)  # at once: what is wrong with options is said where they stand
         self._remote = remote or closure is not None

@@ -38,8 +38,10 @@ def register(definition: D) -> D:
     The same function of the same file replaces its earlier self (a reload, a script that is also imported); any
     other definition with that id is a `DuplicateIdError`, and the first one stays.
     """
-    known = _by_id.get(definition.id)
-    if known is not None and (known.sort != definition.sort or _origin(known.fn) != _origin(definition.fn)):
+    known = _by_id.setdefault(definition.id, definition)
+    if known is definition:
+        return definition
+    if known.sort != definition.sort or _origin(known.fn) != _origin(definition.fn):
         first, second = (f"{file}, {name}" for file, name in (_origin(known.fn), _origin(definition.fn)))
         raise DuplicateIdError(f"id {definition.id!r} belongs to {first} and was asked for by {second}")
     _by_id[definition.id] = definition

@@ -195,6 +195,27 @@ def test_a_folder_that_cannot_be_written_costs_nothing_but_time(imports: Any, mo
         assert made.compiled
 
 
+def test_a_file_from_the_far_future_is_compiled_and_never_trusted_by_its_times(imports: Any, settled: None) -> None:
+    made = imports(STEP)
+    far_s = 300 * 365 * 86_400  # counted in nanoseconds, more than there is room for
+    os.utime(made.root / "m.py", (2 * far_s, 2 * far_s))
+    for _ in range(2):
+        assert isinstance(made.again().f, Step)
+        assert "m.py" in made.read
+
+
+def test_a_cache_with_a_damaged_source_is_not_used_in_its_place(imports: Any, settled: None) -> None:
+    made = imports(STEP)
+    cache = Path(made.again().__cached__)
+    whole = cache.read_bytes()
+    packed = caches.pack(STEP.encode())
+    cache.write_bytes(whole.replace(packed, bytes(len(packed))))
+    os.utime(made.root / "m.py", ns=(1, 1))  # so that the text has to be compared
+    assert isinstance(made.again().f, Step)
+    assert made.compiled
+    assert packed in cache.read_bytes()
+
+
 @pytest.mark.parametrize("data", [b"", b"x" * 16, b"x" * 40, b"\0" * 41, b"\xff" * 80])
 def test_bytes_that_are_no_cache_are_not_taken_for_one(data: bytes) -> None:
     kept = read_cache(data)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tenuto.directives import install
+from tenuto.directives.caches import VERSION
 from tenuto.directives.importer import DirectiveFinder, DirectiveLoader, ZipDirectiveLoader, is_installed
 from tenuto.directives.marker import has_marker
 from tenuto.errors import DirectiveError, DuplicateIdError
@@ -36,8 +37,11 @@ def test_d086_plain_caches_are_neither_used_nor_touched(project: Any) -> None:
     assert isinstance(compiled.f, Step)
     assert (cache.read_bytes(), cache.stat().st_mtime_ns) == before
     names = sorted(path.name.partition(".")[2] for path in (root / "__pycache__").iterdir())
-    assert names == [f"{sys.implementation.cache_tag}.opt-tenutostep2.pyc", f"{sys.implementation.cache_tag}.pyc"]
-    assert compiled.__cached__.endswith("opt-tenutostep2.pyc")
+    assert names == [
+        f"{sys.implementation.cache_tag}.opt-tenutostep{VERSION}.pyc",
+        f"{sys.implementation.cache_tag}.pyc",
+    ]
+    assert compiled.__cached__.endswith(f"opt-tenutostep{VERSION}.pyc")
 
 
 def test_the_cache_is_used_and_checked_by_content(project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
