@@ -63,6 +63,17 @@ STATE_KEY, OUTPUT_KEY, ERROR_KEY, VERSION_KEY, INPUT_KEY, PUBLISHED_KEY, COUNTER
 )
 
 
+_SINGLES: Final = {
+    STATE_KEY: STATE,
+    OUTPUT_KEY: OUTPUT,
+    ERROR_KEY: ERROR,
+    VERSION_KEY: VERSION,
+    INPUT_KEY: INPUT,
+    PUBLISHED_KEY: PUBLISHED,
+    COUNTERS_KEY: COUNTERS,
+}
+
+
 class EncodedBatch(NamedTuple):
     """The rows of a batch, to be applied in this order: range deletes (half-open), deletes, puts."""
 
@@ -107,6 +118,10 @@ class RunEncoder:
     def encode(self, batch: Batch) -> EncodedBatch:
         """The rows of a batch, with a row for each name it uses first."""
         puts: list[tuple[bytes, bytes]] = []
+        if batch.only_entries:  # a step's row: nearly every batch of a long run
+            for location, entry in batch.entries:
+                puts.append((self._key(location, puts), encode_entry(entry)))
+            return EncodedBatch((), (), tuple(puts))
         range_deletes = self._range_deletes(batch) if batch.cleared or batch.trims else ()
         deletes = self._deletes(batch)
         if NAMES in batch.cleared:
@@ -224,6 +239,8 @@ class _RunReader:
                 if key[:2] == _HISTORY:
                     history.append((_location(key, names), decode_entry(value)))
                     history_keys.append(key)
+                elif (row := _SINGLES.get(key)) is not None:
+                    self.singles[row] = value
                 else:
                     self._read(key, value)
         except RecordError as error:
@@ -239,8 +256,6 @@ class _RunReader:
                 self.names.append(name)
             case (3, str(number)):
                 self.mail.append((_mail_number(number), decode_mail(value)))
-            case (4, int(row)) if STATE <= row <= COUNTERS:
-                self.singles[row] = value
             case (5, str(entry)):
                 self.metadata[entry] = decode_metadata(value)
             case (6, str(update)):

@@ -11,6 +11,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import cbor2
@@ -26,6 +27,11 @@ __all__ = ["DEFAULT_LIMITS", "ValueLimits", "dump", "dump_call", "dump_error", "
 _CONTAINERS: Final = frozenset({list, dict})
 # Up to so many items our own writer is faster than the look that cbor2 needs.
 _SMALL: Final = 4
+# The first bytes of short arrays and maps: how many items follow.
+_HEADED: Final = 24
+_ARRAYS: Final = tuple(bytes((0x80 + count,)) for count in range(_HEADED))
+_MAPS: Final = tuple(bytes((0xA0 + count,)) for count in range(_HEADED))
+_PAIR: Final = _ARRAYS[2]
 # Below this size our own reader is faster than cbor2 and the check of what it gave.
 _SHORT_CUT_BYTES: Final = 128
 
@@ -50,15 +56,28 @@ def dump(value: Any, limits: ValueLimits | None = None) -> bytes:
 
 def dump_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
     """The bytes of `[args, kwargs]`, as `dump` gives them; shorter where all of them are plain, as most calls are."""
-    held = [list(args), dict(kwargs)]
-    if SCALARS.issuperset(map(type, held[0])) and SCALARS.issuperset(map(type, kwargs.values())):
+    if (
+        len(args) < _HEADED
+        and len(kwargs) < _HEADED
+        and SCALARS.issuperset(map(type, args))
+        and SCALARS.issuperset(map(type, kwargs.values()))
+    ):
+        # Put together by hand: for containers cbor2 looks whether they contain themselves.
         try:
-            data = cbor2.dumps(held)
+            parts = [_PAIR, _ARRAYS[len(args)], *map(cbor2.dumps, args), _MAPS[len(kwargs)]]
+            for name, value in kwargs.items():
+                parts += (_name(name), cbor2.dumps(value))
+            data = b"".join(parts)
         except UnicodeEncodeError:
-            return dump(held)  # raises, and says where
-        if len(data) <= IN_FORCE.get().size:
+            data = b""  # said below, with the place
+        if data and len(data) <= IN_FORCE.get().size:
             return data
-    return dump(held)
+    return dump([list(args), dict(kwargs)])
+
+
+@lru_cache(maxsize=1024)  # of parameters: few, and each in every call
+def _name(name: str) -> bytes:
+    return cbor2.dumps(name)
 
 
 def dump_error(error: BaseException, limits: ValueLimits = DEFAULT_LIMITS) -> bytes:

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
+from typing import TypeAlias
 
 from tenuto.codec.values import dump
 from tenuto.errors import HookTakenError
@@ -21,29 +22,30 @@ from tenuto.store.port import Store
 
 __all__ = ["InlineWork"]
 
+Told: TypeAlias = Callable[[Done], None]
+
 
 class InlineWork:
-    """The work of one run. What is stopped says nothing any more."""
+    """The work of one run; `done` is given how each of it ended. What is stopped says nothing any more."""
 
-    __slots__ = ("_done", "_runners", "_store", "_threads", "_under_way")
+    __slots__ = ("_runners", "_store", "_threads", "_under_way")
 
-    def __init__(self, store: Store, runners: Runners, threads: Executor, done: Callable[[Done], None]) -> None:
+    def __init__(self, store: Store, runners: Runners, threads: Executor) -> None:
         self._store = store
         self._runners = runners
         self._threads = threads
-        self._done = done  # is given how each ended
         self._under_way: dict[tuple[Location, int], Stoppable] = {}
 
     def __bool__(self) -> bool:
         return bool(self._under_way)
 
-    def attempt(self, run_id: str, command: RunStep | RunRollback) -> None:
+    def attempt(self, run_id: str, command: RunStep | RunRollback, done: Told) -> None:
         key = (command.location, command.attempt)
-        self._under_way[key] = self._runners.start(partial(self._attempt, run_id, command, key))
+        self._under_way[key] = self._runners.start(partial(self._attempt, run_id, command, done))
 
-    def open_hook(self, run_id: str, command: RegisterHook) -> None:
+    def open_hook(self, run_id: str, command: RegisterHook, done: Told) -> None:
         key = (command.location, 0)
-        self._under_way[key] = self._runners.start(partial(self._open_hook, run_id, command, key))
+        self._under_way[key] = self._runners.start(partial(self._open_hook, run_id, command, done))
 
     def stop(self, location: Location) -> None:
         """Stops what is under way for one operation."""
@@ -55,11 +57,11 @@ class InlineWork:
             started.cancel()
         self._under_way.clear()
 
-    async def _attempt(self, run_id: str, command: RunStep | RunRollback, key: tuple[Location, int]) -> None:
+    async def _attempt(self, run_id: str, command: RunStep | RunRollback, done: Told) -> None:
         outcome = await run_limited(self._store, command, run_id, self._threads)
-        self._end(key, Done(command.location, command.attempt, outcome))
+        self._end(Done(command.location, command.attempt, outcome), done)
 
-    async def _open_hook(self, run_id: str, command: RegisterHook, key: tuple[Location, int]) -> None:
+    async def _open_hook(self, run_id: str, command: RegisterHook, done: Told) -> None:
         """The lookup row holds a hash; the token itself lives only in history. Minted here, never by workflow code."""
         token = command.token if command.token is not None else secrets.token_urlsafe(24)
         digest = token_hash(token)
@@ -67,8 +69,8 @@ class InlineWork:
             f"a hook of run {run_id} could not be opened", lambda: self._store.open_hook(run_id, command.key, digest)
         )
         outcome = Ok(token.encode()) if opened else Err(dump(HookTakenError(f"another open run has {token!r}")))
-        self._end(key, Done(command.location, 0, outcome))
+        self._end(Done(command.location, 0, outcome), done)
 
-    def _end(self, key: tuple[Location, int], fact: Done) -> None:
-        if self._under_way.pop(key, None) is not None:
-            self._done(fact)
+    def _end(self, fact: Done, done: Told) -> None:
+        if self._under_way.pop((fact.location, fact.attempt), None) is not None:
+            done(fact)

@@ -6,6 +6,8 @@ import asyncio
 from contextvars import Context
 from typing import Protocol
 
+from tenuto.host.collector import CollectorPaused
+
 __all__ = ["Rounds"]
 
 
@@ -30,5 +32,6 @@ class Rounds:
 
     def _play(self) -> None:
         ready, self._ready = self._ready, {}
-        for run in ready:
-            run.take_usual_turn()
+        with CollectorPaused():
+            for run in ready:
+                run.take_usual_turn()

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from tenuto.codec.rows import EncodedBatch, RunEncoder, decode_rows, mail_key
 from tenuto.codec.values import dump, load
 from tenuto.errors import LimitError, TenutoError
+from tenuto.host.collector import CollectorPaused
 from tenuto.host.commit import Committer
 from tenuto.host.definitions import Definitions, find_handler
 from tenuto.host.effects import Effects, ending_mail, first_rows, gather
@@ -75,7 +76,7 @@ class HeldRun:
         self._committer = committer
         self._definitions = definitions
         self._programs = Programs(store)
-        self._work = InlineWork(store, runners, threads, self._ended)
+        self._work = InlineWork(store, runners, threads)
         self._rounds = rounds
         self._workflow = workflow
         self._capability = capability
@@ -350,7 +351,8 @@ class HeldRun:
         facts = tuple(self._facts)
         self._facts.clear()
         assert self.run is not None  # noqa: S101  # loaded by take
-        turn = self.run.take_turn(facts, now)
+        with CollectorPaused():
+            turn = self.run.take_turn(facts, now)
         if turn.notices:
             self.notices.extend(turn.notices)
         return turn
@@ -530,18 +532,19 @@ class HeldRun:
 
     def _perform(self, turn: Turn) -> None:
         run_id = self._require().id
-        for command in turn.commands:
-            match command:
-                case RunStep() | RunRollback():
-                    self._work.attempt(run_id, command)
-                case CancelStep(location=location):
-                    self._work.stop(location)
-                case RegisterHook():
-                    self._work.open_hook(run_id, command)
-                case ReplyUpdate():
-                    self._tell(run_id, None)
-                case _:
-                    pass  # durable: done in the commit
+        with CollectorPaused():
+            for command in turn.commands:
+                match command:
+                    case RunStep() | RunRollback():
+                        self._work.attempt(run_id, command, self._ended)
+                    case CancelStep(location=location):
+                        self._work.stop(location)
+                    case RegisterHook():
+                        self._work.open_hook(run_id, command, self._ended)
+                    case ReplyUpdate():
+                        self._tell(run_id, None)
+                    case _:
+                        pass  # durable: done in the commit
 
     def _require(self) -> RunRecord:
         assert self.record is not None  # noqa: S101  # set by take

@@ -54,8 +54,14 @@ class Batch(NamedTuple):
     @property
     def empty(self) -> bool:
         """Whether nothing would be written (the alarm is not a row of the run)."""
-        return self[:-1] == _NO_WRITES
+        return not self.entries and self.only_entries
+
+    @property
+    def only_entries(self) -> bool:
+        """Whether nothing but entries would be written."""
+        return self[:_ENTRIES] == _BEFORE and self[_ENTRIES + 1 : -1] == _BEHIND
 
 
 EMPTY = Batch()
-_NO_WRITES = EMPTY[:-1]  # all but the alarm
+_ENTRIES = Batch._fields.index("entries")
+_BEFORE, _BEHIND = EMPTY[:_ENTRIES], EMPTY[_ENTRIES + 1 : -1]  # the alarm is the last

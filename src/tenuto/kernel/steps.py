@@ -12,7 +12,8 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Callable
+from typing import Final, cast
 
 from tenuto.errors import Evicted, StepFailedError, StepOutcomeUnknownError
 from tenuto.kernel.commands import CancelStep, CancelTask, CancelTimer, EnqueueTask, RunStep, StartTimer
@@ -27,6 +28,8 @@ from tenuto.kernel.scope import current_scope
 
 __all__ = ["Steps"]
 
+# Builds a named tuple in half the time that calling its class takes.
+_make_step = cast("Callable[[type[Step], tuple[object, ...]], Step]", tuple.__new__)  # pyright: ignore[reportUnknownMemberType]
 INPUT_BYTES: Final = 4096  # of arguments kept for people to look at
 
 
@@ -183,7 +186,7 @@ class Steps:
         core = self._core
         spec = pending.op.spec
         began = self._stop_waiting(pending)
-        kind = Step(StepStatus.COMPLETED, value, None, spec.undo, self._input(pending))
+        kind = _make_step(Step, (StepStatus.COMPLETED, value, None, spec.undo, self._input(pending)))
         core.journal.settle(pending.node, kind, began, flags, force=not spec.ephemeral)
         if pending.attempt > 1:
             core.journal.describe(pending.node, Metadata(pending.attempt, core.journal.now, None, pending.error))

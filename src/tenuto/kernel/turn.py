@@ -447,7 +447,8 @@ class Run(EngineSide):
 
     def _waiting(self, alarm: int | None) -> Waiting:
         signals, updates = self.mailbox.awaited
-        return Waiting(alarm, signals, updates, tuple([(node.location, "step") for node in self.inline]))
+        in_flight = tuple([(node.location, "step") for node in self.inline]) if self.inline else ()
+        return Waiting(alarm, signals, updates, in_flight)
 
     def _parked(self, error: Exception) -> Turn:
         self._outcome = Parked(error)

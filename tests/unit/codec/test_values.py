@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenuto.codec.values import ValueLimits, dump, dump_error, load
+from tenuto.codec.values import ValueLimits, dump, dump_call, dump_error, load
 from tenuto.errors import DecodingError, EncodingError, LimitError
 
 GOLDEN: list[tuple[Any, str]] = [
@@ -615,3 +615,17 @@ def test_an_error_is_dumped_like_any_value() -> None:
     sample = "d97404a36174736275696c74696e733a56616c75654572726f72616d686261642063617264616181686261642063617264"
     error = ValueError("bad card")
     assert dump(error).hex() == dump_error(error).hex() == sample
+
+
+@pytest.mark.parametrize(("args", "kwargs"), [(("\ud800",), {}), ((), {"name": "\ud800"})])
+def test_a_call_with_a_text_that_utf_8_cannot_hold_is_refused_with_its_place(args: Any, kwargs: Any) -> None:
+    with pytest.raises(EncodingError):
+        dump_call(args, kwargs)
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs"),
+    [((), {}), ((1, 2.5, "x", None, True, b"z"), {"n": 5, "long": "y" * 300}), (tuple(range(30)), {"é": "ü"})],
+)
+def test_a_call_has_the_bytes_of_the_pair_it_is(args: Any, kwargs: Any) -> None:
+    assert dump_call(args, kwargs) == dump([list(args), dict(kwargs)])

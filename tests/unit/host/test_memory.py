@@ -7,6 +7,7 @@ import gc
 from datetime import UTC, datetime
 
 from tenuto import Tenuto, sleep_until, step, workflow
+from tenuto.host.runs import HeldRun
 from tenuto.kernel.turn import Run
 
 FAR = datetime(2099, 1, 1, tzinfo=UTC)
@@ -28,7 +29,7 @@ async def nap() -> None:
 
 
 def _runs_in_memory() -> int:
-    return sum(isinstance(thing, Run) for thing in gc.get_objects())
+    return sum(isinstance(thing, Run | HeldRun) for thing in gc.get_objects())
 
 
 async def test_runs_that_ended_or_wait_for_long_are_freed_at_once() -> None:
