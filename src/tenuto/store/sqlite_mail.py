@@ -39,8 +39,13 @@ def wake(connection: Connection, runs: Iterable[str]) -> None:
     connection.many("wake", [(run, dump([run])) for run in dict.fromkeys(runs)])
 
 
-def send(connection: Connection, run_id: str, mail: Mail, message_id: str | None) -> int | None:
-    """Stores mail and wakes its run. `RunNotFoundError`, `RunClosedError`, `LimitError`."""
+def send(
+    connection: Connection, run_id: str, mail: Mail, message_id: str | None, *, claims: bool = False
+) -> int | None:
+    """Stores mail and wakes its run. `RunNotFoundError`, `RunClosedError`, `LimitError`.
+
+    `claims`: a suspended run is not woken, because the caller takes it.
+    """
     if mail.kind is MailKind.SIGNAL:
         if message_id is not None:
             note = {"run": run_id, "signal": message_id}
@@ -64,7 +69,7 @@ def send(connection: Connection, run_id: str, mail: Mail, message_id: str | None
     if status == "paused" and mail.kind is MailKind.CANCEL:
         connection.run("unpause_for_cancel", {"run": run_id})
         status = "suspended"
-    if status in ("running", "suspended"):
+    if status == "running" or (status == "suspended" and not claims):
         connection.run("wake", (run_id, dump([run_id])))
     return int(number)
 

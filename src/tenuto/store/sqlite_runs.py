@@ -135,7 +135,7 @@ def rows_of(connection: Connection, run_ids: Sequence[str]) -> dict[str, list[tu
 def signal_and_claim(
     connection: Connection, worker_id: str, run_id: str, mail: Mail, message_id: str | None
 ) -> tuple[int | None, Claim | None]:
-    number = send(connection, run_id, mail, message_id)
+    number = send(connection, run_id, mail, message_id, claims=True)
     record = get(connection, run_id)
     if number is None or record is None or record.status != "suspended":
         return number, None
