@@ -291,9 +291,9 @@ moved AS (
             OR (t.progress AND e.reclaims > 0) OR t.definition IS NOT NULL)
     RETURNING e.id, e.status),
 timers AS (DELETE FROM timer_tasks WHERE workflow_id = ANY (%(ended)s::text[])),
-resumes AS (
+resumes AS (  -- the status so that only executions_parent fits: a plan made while few items waited would read all that wait
     DELETE FROM executions WHERE parent_workflow_id = ANY (%(ended)s::text[])
-       AND target_name = 'builtin.resume_workflow' AND status = 'pending'),
+       AND target_name = 'builtin.resume_workflow' AND status || '' = 'pending'),
 tokens AS (DELETE FROM hooks WHERE workflow_id = ANY (%(ended)s::text[]))
 SELECT tenuto_ms(tenuto_now()), (SELECT array_agg(id) FROM moved WHERE status = 'running'),
        1 / CASE WHEN count(*) = cardinality(%(runs)s::text[]) AND NOT tenuto_watched(%(ended)s::text[])
@@ -301,8 +301,7 @@ SELECT tenuto_ms(tenuto_now()), (SELECT array_agg(id) FROM moved WHERE status = 
        CASE WHEN %(notify)s THEN pg_notify('tenuto', '')::text END
   FROM run
 
--- end_runs: the same for turns that only write rows and end runs which leave nothing behind, as most do: no mail, no timer,
--- no wake-up, no hook. It is an error if one of them is not so.
+-- end_runs: the same for turns that only write rows and end their runs, as most runs end: half the parts.
 WITH clock AS MATERIALIZED (SELECT tenuto_now() AS at),
 run AS MATERIALIZED (
     SELECT e.id
@@ -310,11 +309,6 @@ run AS MATERIALIZED (
       JOIN executions e ON e.id = t.run
      WHERE e.epoch = t.epoch AND e.status = 'running' AND e.inbox_seq <= t.seen
        AND NOT EXISTS (SELECT 1 FROM workflow_inbox i WHERE i.workflow_id = e.id AND i.answer IS NULL)
-       AND NOT EXISTS (SELECT 1 FROM timer_tasks k WHERE k.workflow_id = e.id)
-       AND NOT EXISTS (SELECT 1 FROM executions r
-                        WHERE r.parent_workflow_id = e.id AND r.target_name = 'builtin.resume_workflow'
-                          AND r.status = 'pending')
-       AND NOT EXISTS (SELECT 1 FROM hooks h WHERE h.workflow_id = e.id)
      ORDER BY e.id FOR NO KEY UPDATE OF e),
 put AS (
     INSERT INTO workflow_execution_context (workflow_id, key, value)
@@ -328,7 +322,12 @@ moved AS (
            parked_by = NULL, definition = coalesce(t.definition, e.definition), completed_at = clock.at
       FROM clock, unnest(%(runs)s::text[], %(statuses)s::text[], %(seen)s::bigint[], %(definitions)s::text[])
            AS t (run, status, seen, definition)
-     WHERE e.id = t.run)
+     WHERE e.id = t.run),
+timers AS (DELETE FROM timer_tasks WHERE workflow_id = ANY (%(runs)s::text[])),
+resumes AS (  -- the status so that only executions_parent fits: a plan made while few items waited would read all that wait
+    DELETE FROM executions WHERE parent_workflow_id = ANY (%(runs)s::text[])
+       AND target_name = 'builtin.resume_workflow' AND status || '' = 'pending'),
+tokens AS (DELETE FROM hooks WHERE workflow_id = ANY (%(runs)s::text[]))
 SELECT tenuto_ms(tenuto_now()),
        1 / CASE WHEN count(*) = cardinality(%(runs)s::text[]) AND NOT tenuto_watched(%(runs)s::text[]) THEN 1 ELSE 0 END,
        pg_notify('tenuto', '')::text
@@ -653,9 +652,9 @@ UPDATE executions e
 -- empty_closed: what closed runs no longer need goes; updates nobody decided are answered (P8, V4, V7). Whoever waits
 -- for their end is notified; the answer says which runs follow them without having started them, at least one row.
 WITH timers AS (DELETE FROM timer_tasks WHERE workflow_id = ANY (%(runs)s::text[])),
-resumes AS (
+resumes AS (  -- the status so that only executions_parent fits: a plan made while few items waited would read all that wait
     DELETE FROM executions WHERE parent_workflow_id = ANY (%(runs)s::text[])
-       AND target_name = 'builtin.resume_workflow' AND status = 'pending'),
+       AND target_name = 'builtin.resume_workflow' AND status || '' = 'pending'),
 tokens AS (DELETE FROM hooks WHERE workflow_id = ANY (%(runs)s::text[])),
 answered AS (
     UPDATE workflow_inbox SET answer = %(answer)s, at = tenuto_now()

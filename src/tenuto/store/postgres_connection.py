@@ -16,7 +16,7 @@ import select
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, Final, LiteralString, TypeAlias, TypeVar, cast
+from typing import Final, LiteralString, TypeAlias, TypeVar, cast
 
 from tenuto.errors import CommitUnknownError, ConfigError, InvalidNameError, StoreRefusedError, StoreUnavailableError
 from tenuto.store.limits import BUFFERED_MESSAGES
@@ -31,15 +31,13 @@ try:
     from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
     from tenuto.store import postgres_arrays
+    from tenuto.store.postgres_wire import Connection, Row, Values, Wire
 except ImportError as missing:
     raise ConfigError("the Postgres store needs psycopg: pip install 'tenuto[postgres]'") from missing
 
 __all__ = ["INSISTED", "STATEMENTS", "Cursor", "Database", "Row", "Transaction", "Values", "check_settings"]
 
 T = TypeVar("T")
-Row: TypeAlias = tuple[Any, ...]
-Values: TypeAlias = "Mapping[str, Any] | None"
-Connection: TypeAlias = "psycopg.AsyncConnection[Row]"
 Cursor: TypeAlias = "psycopg.AsyncCursor[Row]"
 
 # Out of our own file: as literal as if it stood here. To mypy every text is.
@@ -105,7 +103,7 @@ class Database:
         self.shown = f"postgresql://{place.get('host', '')}/{place.get('dbname', '')}"
         self.connect_seconds = int(place.get("connect_timeout") or CONNECT_SECONDS)
         self._room = asyncio.Semaphore(connections)
-        self._idle: list[Connection] = []
+        self._idle: list[Wire] = []
         self._open = True
         self._offset: float | None = None  # the server's milliseconds less the monotonic ones
         self._learned = 0.0
@@ -136,38 +134,41 @@ class Database:
                 raise
         return connection
 
-    async def _take(self) -> Connection:
+    async def _take(self) -> Wire:
         if not self._open:
             raise StoreUnavailableError(f"{self.shown}: the store is closed")
         await self._room.acquire()
         try:
             while self._idle:
-                connection = self._idle.pop()
-                if not _has_news(connection):
-                    return connection
-                await connection.close()  # an idle server says nothing but that it goes
-            return await self.connect()
+                wire = self._idle.pop()
+                if not _has_news(wire.connection):
+                    return wire
+                await _close(wire)  # an idle server says nothing but that it goes
+            return Wire(await self.connect())
         except BaseException:
             self._room.release()
             raise
 
-    async def _give(self, connection: Connection) -> None:
+    async def _give(self, wire: Wire) -> None:
         """Takes a connection back; one in the middle of something is closed."""
+        pgconn = wire.connection.pgconn
         try:
-            if connection.pgconn.transaction_status in (TransactionStatus.INERROR, TransactionStatus.INTRANS):
+            if pgconn.transaction_status in (TransactionStatus.INERROR, TransactionStatus.INTRANS):
+                wire.rest()
+                wire.forget()  # as the driver does when it sees a rollback, here and on the server
                 with suppress(psycopg.Error):
-                    await connection.execute(STATEMENTS["rollback"])
-            if self._open and connection.pgconn.transaction_status == TransactionStatus.IDLE:
-                self._idle.append(connection)
+                    await wire.connection.execute(STATEMENTS["rollback"])
+            if self._open and pgconn.transaction_status == TransactionStatus.IDLE:
+                self._idle.append(wire)
             else:
-                await connection.close()
+                await _close(wire)
         finally:
             self._room.release()
 
     async def close(self) -> None:
         self._open = False
         while self._idle:
-            await self._idle.pop().close()
+            await _close(self._idle.pop())
 
     @contextmanager
     def translated(self) -> Generator[None]:
@@ -201,17 +202,15 @@ class Database:
         raise AssertionError("unreachable")  # the last pause raises
 
     async def _single(self, name: str, values: Values) -> list[Row]:
-        connection = await self._take()
+        wire = await self._take()
         try:
             if self.clock is not None:
-                await connection.execute(STATEMENTS["set_clock"], {"now": self.clock()})
-            cursor = connection.cursor(binary=True)
-            await cursor.execute(STATEMENTS[name], values, prepare=True)
-            return await cursor.fetchall() if cursor.description is not None else []
+                await wire.execute(STATEMENTS["set_clock"], {"now": self.clock()})
+            return await wire.execute(STATEMENTS[name], values)
         except _CROSSED:
             raise
         except _UNAVAILABLE as error:
-            if connection.broken or connection.closed:
+            if wire.connection.broken or wire.connection.closed:
                 raise _LostError(str(error).strip()) from error
             with self.translated():
                 raise
@@ -219,7 +218,7 @@ class Database:
             _refuse_text(error)
             raise
         finally:
-            await self._give(connection)
+            await self._give(wire)
 
     async def transact(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         """The result of work that is committed; the work is repeated where others were in its way."""
@@ -237,7 +236,9 @@ class Database:
 
     async def _attempt(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         now = await self.now()
-        connection = await self._take()
+        wire = await self._take()
+        wire.rest()
+        connection = wire.connection
         committing = False
         try:
             async with connection.pipeline():
@@ -261,7 +262,7 @@ class Database:
             _refuse_text(error)
             raise
         finally:
-            await self._give(connection)
+            await self._give(wire)
 
     async def _pause(self, attempt: int, error: Exception) -> None:
         if attempt == ATTEMPTS:
@@ -309,6 +310,11 @@ def _refuse_text(error: psycopg.DataError) -> None:
     """Texts of Postgres have one character less than Python's; the driver says so, or the server of a column."""
     if "NUL" in str(error) or "0x00" in str(error):
         raise InvalidNameError("Postgres cannot store U+0000 in an id or a name") from error
+
+
+async def _close(wire: Wire) -> None:
+    wire.rest()
+    await wire.connection.close()
 
 
 def _has_news(connection: Connection) -> bool:

@@ -87,7 +87,9 @@ async def _commit_like(database: Database, commits: Sequence[TurnCommit]) -> lis
             if all(map(_is_one_statement, commits)):
                 await _commit_rows(database, commits)
                 return [_COMMITTED_KEPT] * len(commits)
-            if all(map(ends_plainly, commits)) and await _end_runs(database, commits):
+            if all(map(ends_plainly, commits)):
+                ((now, _, _),) = await database.write("end_runs", end_columns(commits))
+                database.learn(now)
                 return [_COMMITTED] * len(commits)
             ((now, still_running, _, _),) = await database.write("commit_turns", turn_columns(commits))
             database.learn(now)
@@ -121,16 +123,6 @@ async def reopen(transaction: Transaction, back: TurnCommit) -> None:
 
 def _is_one_statement(commit: TurnCommit) -> bool:
     return only_rows(commit) and not answers_update(commit)
-
-
-async def _end_runs(database: Database, commits: Sequence[TurnCommit]) -> bool:
-    """Whether all of them could be ended so: not where one leaves something behind."""
-    try:
-        ((now, _, _),) = await database.write("end_runs", end_columns(commits))
-    except INSISTED:
-        return False
-    database.learn(now)
-    return True
 
 
 async def _commit_rows(database: Database, commits: Sequence[TurnCommit]) -> None:
