@@ -21,29 +21,30 @@ __all__ = ["run_limited"]
 WRITE_EVERY: Final = 1.0  # seconds between two heartbeats that are stored
 
 
-class Heartbeats:
-    """The heartbeats of one attempt: noticed at once, their details stored for the next attempt now and then."""
+class HostedAttempt(Attempt):
+    """An attempt of a worker: heartbeats are noticed at once, their details stored now and then for the next one."""
 
-    __slots__ = ("_details", "_key", "_loop", "_owner", "_store", "_stored_at", "_writing", "beat")
+    __slots__ = ("_loop", "_owner", "_said", "_store", "_stored_at", "_writing", "beat")
 
-    def __init__(self, store: Store, key: str, owner: str | None) -> None:
-        self.beat: asyncio.Event | None = None  # set by each, where silence has a limit
+    def __init__(
+        self, store: Store, command: RunStep | RunRollback, run_id: str | None, owner: str | None = None
+    ) -> None:
+        super().__init__(command.name, run_id, command.attempt, command.key)
+        self.beat: asyncio.Event | None = None  # set by each heartbeat, where silence has a limit
         self._store = store
-        self._key = key
-        self._owner = owner  # with whom the details go: the run, or a task by itself
+        self._owner = owner or run_id  # with whom the details go: the run, or a task by itself
         self._loop = asyncio.get_running_loop()
-        self._details: bytes | None = None  # not stored yet
+        self._said: bytes | None = None  # details that are not stored yet
         self._stored_at = -WRITE_EVERY
         self._writing: asyncio.Task[None] | None = None
 
     def heard(self, details: bytes) -> None:
-        """Called from the step's own thread."""
         self._loop.call_soon_threadsafe(self._note, details)
 
     def _note(self, details: bytes) -> None:
         if self.beat is not None:
             self.beat.set()
-        self._details = details
+        self._said = details
         if self._owner is not None and self._writing is None and self._loop.time() - self._stored_at >= WRITE_EVERY:
             self._writing = asyncio.create_task(self.store())
 
@@ -55,14 +56,14 @@ class Heartbeats:
 
     async def store(self) -> None:
         """Stores what was said last, if it is not stored yet."""
-        details, self._details = self._details, None
+        said, self._said = self._said, None
         try:
-            if details is not None and self._owner is not None:
-                await self._store.keep_details(self._key, self._owner, details)
+            if said is not None and self._owner is not None:
+                await self._store.keep_details(self.key, self._owner, said)
                 self._stored_at = self._loop.time()
         except EnvironmentFault:
-            if self._details is None:  # the next heartbeat, or the end of the attempt, tries again
-                self._details = details
+            if self._said is None:  # the next heartbeat, or the end of the attempt, tries again
+                self._said = said
         finally:
             self._writing = None
 
@@ -74,15 +75,11 @@ async def run_limited(
 
     `owner`: a task without a run, whose details go with it.
     """
-    heartbeats = Heartbeats(store, command.key, owner or run_id)
-    details: bytes | None = None
-    if isinstance(command, RunStep) and (command.attempt > 1 or command.heartbeat_ms is not None):
-        key = command.key
-        details = await insist(f"the details of {key} could not be read", lambda: store.details(key))
-    attempt = Attempt(
-        command.name, run_id, command.attempt, command.key, details=details, on_heartbeat=heartbeats.heard
-    )
+    attempt = HostedAttempt(store, command, run_id, owner)
     heartbeat_ms = command.heartbeat_ms if isinstance(command, RunStep) else None
+    if isinstance(command, RunStep) and (command.attempt > 1 or heartbeat_ms is not None):
+        key = command.key
+        attempt.details = await insist(f"the details of {key} could not be read", lambda: store.details(key))
     outcome: Ok | Err | TimedOut
     if command.timeout_ms is None and heartbeat_ms is None:
         try:
@@ -91,11 +88,11 @@ async def run_limited(
             attempt.cancelled = True
             raise
     else:
-        heartbeats.beat = asyncio.Event()
-        outcome = await _limited(command, attempt, _silence(heartbeats.beat, heartbeat_ms), threads)
+        attempt.beat = asyncio.Event()
+        outcome = await _limited(command, attempt, _silence(attempt.beat, heartbeat_ms), threads)
     if not isinstance(outcome, Ok):
         await asyncio.sleep(0)  # what the step's thread has just said is on its way
-        await heartbeats.flush()
+        await attempt.flush()
     return outcome
 
 

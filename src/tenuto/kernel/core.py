@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from typing import Any, NoReturn, TypeAlias
 
 from tenuto.errors import DecodingError, Evicted
@@ -78,7 +77,7 @@ class Core:
     def start_timer(self, deadline: int, fire: Callable[[], None]) -> Callable[[], None]:
         raise AssertionError  # Run has the sleeps
 
-    def guard(self, scope: Scope) -> AbstractAsyncContextManager[None]:
+    async def end_scope(self, scope: Scope, *, withdrawn: bool) -> None:
         raise AssertionError  # Run has the scopes
 
     # --- faults

@@ -171,9 +171,6 @@ class EngineSide(Core):
         entry = scope.node.entry
         if entry is not None and type(entry.kind) is Loop and entry.flags & Flag.RECEIVE:
             scope.dispatches = entry.kind.iteration  # goes on counting where its checkpoint was
-        return self.guard(scope)
-
-    def guard(self, scope: Scope) -> AbstractAsyncContextManager[None]:
         return _Guard(self, scope)
 
     async def end_scope(self, scope: Scope, *, withdrawn: bool) -> None:

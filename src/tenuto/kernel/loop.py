@@ -17,7 +17,6 @@ import math
 import sys
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
-from contextlib import AbstractAsyncContextManager
 from contextvars import Context, copy_context
 from inspect import currentframe
 from types import CodeType
@@ -51,8 +50,8 @@ class LoopOwner(Protocol):
         """Starts a durable timer in the current scope; gives what withdraws it."""
         ...
 
-    def guard(self, scope: Scope) -> AbstractAsyncContextManager[None]:
-        """Makes a scope current and ends it (G6, D8)."""
+    async def end_scope(self, scope: Scope, *, withdrawn: bool) -> None:
+        """Ends a scope whose function has ended (G6, D8)."""
         ...
 
     def report(self, message: str) -> None: ...
@@ -139,12 +138,20 @@ class Task(asyncio.Task[T]):
         self.number = id(self)
         self.context = context
         self.inner = inner
+        self.scope: Scope | None = None  # that it was created in, while it has not ended
+        self.begun = False  # its code has been entered
         self.stands_for: asyncio.Task[Any] | None = None  # whose code it runs, where `wait_for` made it
         super().__init__(coro, loop=loop, name=name, context=context)
         self.number = number
 
     def __hash__(self) -> int:
         return self.number
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        if not self.begun and not self.done():
+            # Its code may never be entered then, which is what forgets it otherwise.
+            self.add_done_callback(_forget, context=_NO_CONTEXT)
+        return super().cancel(msg)
 
 
 class Loop(asyncio.AbstractEventLoop):
@@ -222,7 +229,9 @@ class Loop(asyncio.AbstractEventLoop):
         context = context if context is not None else copy_context()
         if caller is _WAIT_FOR:
             task = self._start(coro, None, parent, name, context)
+            task.begun = True
             task.stands_for = asyncio.current_task(self)
+            task.add_done_callback(_forget, context=_NO_CONTEXT)
             return task
         scope = parent.enter_task()
         return self._start(self._in_scope(scope, coro), coro, parent, name, context)
@@ -238,21 +247,33 @@ class Loop(asyncio.AbstractEventLoop):
         self._created += 1
         number = self._created
         task = Task(coro, number=number, inner=inner, loop=self, name=name or f"task-{number}", context=context)
+        task.scope = parent
         self.alive[number] = task
         parent.tasks[task] = None
-
-        def forget(_: asyncio.Task[T]) -> None:
-            self.alive.pop(number, None)
-            parent.tasks.pop(task, None)
-            if inner is not None:
-                inner.close()  # cancelled before its first step: as asyncio does, it is not left unawaited
-
-        task.add_done_callback(forget, context=_NO_CONTEXT)
         return task
 
     async def _in_scope(self, scope: Scope, coro: Coroutine[Any, Any, T]) -> T:
-        async with self._owner.guard(scope):
+        """What a task runs: its code in a scope of its own, and the end of both."""
+        task = asyncio.current_task(self)
+        assert isinstance(task, Task)  # noqa: S101  # made by `_start`
+        task.begun = True
+        current_scope.set(scope)  # in the task's own context: there is nothing to go back to
+        withdrawn = False
+        try:
             return await coro
+        except asyncio.CancelledError:
+            withdrawn = True
+            raise
+        finally:
+            await self._owner.end_scope(scope, withdrawn=withdrawn)
+            self.forget(task)
+
+    def forget(self, task: Task[Any]) -> None:
+        """The task has ended: nothing has to be done with it when its scope ends, or the run."""
+        self.alive.pop(task.number, None)
+        if task.scope is not None:
+            task.scope.tasks.pop(task, None)
+            task.scope = None
 
     def start_root(self, coro: Coroutine[Any, Any, T], scope: Scope) -> Task[T]:
         """The run's main task: its scope is the root, its context empty."""
@@ -345,6 +366,12 @@ class _Running:
 
 
 _NO_CONTEXT: Final = Context()
+
+
+def _forget(task: Any) -> None:
+    task.get_loop().forget(task)
+    if task.inner is not None:
+        task.inner.close()  # cancelled before its first step: as asyncio does, it is not left unawaited
 
 
 def _ignore(_: object) -> None:

@@ -158,8 +158,13 @@ class Attempt:
         self.attempt = attempt  # 1 is the first
         self.key = key  # idempotency key
         self.details = details  # of the last heartbeat of an earlier attempt, encoded
-        self.on_heartbeat = on_heartbeat  # called with encoded details, from the step's own thread
+        self.on_heartbeat = on_heartbeat
         self.cancelled = False  # set by the runner when the step is asked to stop
+
+    def heard(self, details: bytes) -> None:
+        """A heartbeat with its encoded details. Called from the step's own thread."""
+        if self.on_heartbeat is not None:
+            self.on_heartbeat(details)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +215,7 @@ def heartbeat(details: object = None, /) -> None:
     attempt = _this_attempt("heartbeat()")
     if attempt.cancelled:
         raise CancelledError
-    if attempt.on_heartbeat is not None:
-        attempt.on_heartbeat(dump(details))
+    attempt.heard(dump(details))
 
 
 def _this_attempt(call: str) -> Attempt:
