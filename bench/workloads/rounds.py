@@ -143,14 +143,17 @@ class Field:
     # --- W5
 
     def replay(self) -> None:
-        """Kills each contestant in a step, with and without history, and starts it again; several times over."""
+        """Kills each contestant in a step, with and without history, and starts it again.
+
+        Several times over, each with a database of its own: who is killed again and again is let wait.
+        """
         names = [name for name in self._processes if not name.endswith("fast")]
         cases = [(name, steps) for name in names for steps in (0, self._amounts(name).recorded)]
-        for name, steps in cases:
-            self._killed_in_step(name, steps, first=True)
-        for _ in range(self._plan.replays):
+        for turn in range(self._plan.replays):
+            for name, steps in cases:
+                self._killed_in_step(name, steps, turn, first=True)
             time.sleep(LEASE_SECONDS)
-            took = {(name, steps): self._killed_in_step(name, steps, first=False) for name, steps in cases}
+            took = {(name, steps): self._killed_in_step(name, steps, turn, first=False) for name, steps in cases}
             for name in names:
                 recorded = self._amounts(name).recorded
                 more = took[name, recorded] - took[name, 0]
@@ -159,9 +162,9 @@ class Field:
                 else:  # starting varies more than these steps took
                     print(f"# W5 {name}: {recorded} recorded steps were not slower than none", file=sys.stderr)
 
-    def _killed_in_step(self, name: str, steps: int, *, first: bool) -> float:
+    def _killed_in_step(self, name: str, steps: int, turn: int, *, first: bool) -> float:
         process = Process(name)
         try:
-            return float(process.ask("replay", self._url(name, f"-replay-{steps}"), steps, first))
+            return float(process.ask("replay", self._url(name, f"-replay-{steps}-{turn}"), steps, first))
         finally:
             process.kill()

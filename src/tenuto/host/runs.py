@@ -170,8 +170,9 @@ class HeldRun:
         self._facts.clear()
         self._seen = 0
         self._size.measure(stored)
-        rows, encoder = decode_rows(self._require().id, [row for row in stored if not row[0].startswith(_MAIL)])
-        self._build(rows, encoder)
+        with CollectorPaused():
+            rows, encoder = decode_rows(self._require().id, [row for row in stored if not row[0].startswith(_MAIL)])
+            self._build(rows, encoder)
 
     def _build(self, rows: Rows, encoder: RunEncoder) -> None:
         record = self._require()
