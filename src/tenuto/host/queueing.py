@@ -107,26 +107,11 @@ class Queueing:
     async def enqueue(self, task: Any, args: Sequence[Any], options: QueueOptions) -> str:
         """Stores a task, or finds the open item that has its key; its id."""
         operation = queued_step("app.enqueue", task, tuple(args), options)
-        spec, call = operation.spec, operation.call
-        new = EnqueueTask(
-            location=(spec.name,),
-            id=f"{short_name(call.target)[:NAME_CHARACTERS]}-{secrets.token_hex(8)}",
-            target=call.target,
-            input=call.input,
-            queue=spec.queue or "default",
-            priority=spec.priority,
-            delay_ms=spec.delay_ms,
-            key=spec.key,
-            partition=spec.partition,
-            max_attempts=spec.max_attempts,
-            backoff_ms=spec.backoff_ms,
-            backoff_max_ms=spec.backoff_max_ms,
-            timeout_ms=spec.timeout_ms,
-            heartbeat_ms=spec.heartbeat_ms,
-        )
-        task_id = await made_certain(lambda: self.store.enqueue(new))
+        task_id = f"{short_name(operation.call.target)[:NAME_CHARACTERS]}-{secrets.token_hex(8)}"
+        new = EnqueueTask.of(operation, (operation.spec.name,), task_id)
+        stored = await made_certain(lambda: self.store.enqueue(new))
         self.poke()
-        return task_id
+        return stored
 
     async def task_status(self, task_id: str) -> str:
         """Of a task, or of the run that had its key."""

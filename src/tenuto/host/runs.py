@@ -20,6 +20,7 @@ from tenuto.host.limits import HistorySize, Limits
 from tenuto.host.programs import Programs, child_definition, pinned, version_of
 from tenuto.host.rounds import Rounds
 from tenuto.host.runners import Runners
+from tenuto.host.turns import commit_asleep, commit_usual, is_usual, status_after
 from tenuto.host.waiters import Ending
 from tenuto.kernel.batch import EMPTY, Batch
 from tenuto.kernel.commands import (
@@ -31,7 +32,6 @@ from tenuto.kernel.commands import (
     RunRollback,
     RunStep,
     StartChild,
-    StartTimer,
     is_durable,
 )
 from tenuto.kernel.facts import Done, Fact, TimerGone, fact_of
@@ -41,7 +41,7 @@ from tenuto.kernel.records import Mail, Rows
 from tenuto.kernel.turn import Run, Turn
 from tenuto.model.definitions import Workflow
 from tenuto.model.main import run_main
-from tenuto.store.port import Claim, Lease, NewRun, NewTimer, RunRecord, Store, TurnCommit, TurnResult
+from tenuto.store.port import Claim, Lease, NewRun, RunRecord, Store, TurnCommit, TurnResult
 
 __all__ = ["Contents", "HeldRun"]
 
@@ -121,24 +121,7 @@ class HeldRun:
         """What stores a run just begun with that only waits for a time after this one: memory need not have it."""
         turn, new, lease = self._taken, self._new, self.lease
         assert turn is not None and new is not None and lease is not None  # noqa: PT018, S101  # by begin
-        deadline, *others = turn.waiting
-        if turn.outcome is not None or deadline is None or deadline <= after or any(others):
-            return None
-        timers: list[NewTimer] = []
-        for command in turn.commands:
-            if not isinstance(command, StartTimer):
-                return None
-            timers.append(NewTimer(text(command.location), command.deadline, command.sort))
-        batch = turn.batch
-        return TurnCommit(
-            lease,
-            "suspended",
-            self._encoder.encode(batch),
-            alarm=batch.alarm,
-            timers=tuple(timers),
-            definition=batch.version,
-            new=new,
-        )
+        return commit_asleep(turn, lease, self._encoder, new, after)
 
     def is_current(self, claim: Claim) -> bool:
         """Whether what is in memory counts: nobody else has advanced the run meanwhile."""
@@ -294,8 +277,8 @@ class HeldRun:
             return
         try:
             turn = self._take_turn(now)
-            if self._is_usual(turn):
-                commit = self._usual_commit(turn)
+            commit = self._usual_commit(turn)
+            if commit is not None:
                 self._committing = turn, commit
                 self._committer.hand_in(commit, self._usual_committed)
                 return
@@ -304,29 +287,12 @@ class HeldRun:
             self._answered = error
         self._wake()
 
-    def _is_usual(self, turn: Turn) -> bool:
-        """Whether it leaves steps in flight and is nothing but rows, as nearly every turn of a long run."""
-        return (
-            turn.outcome is None
-            and bool(turn.waiting.in_flight)
-            and not turn.batch.empty
-            and self._new is None
-            and len(turn.commands) <= self._limits.commands_per_turn
-            and not any(map(is_durable, turn.commands))
-        )
-
-    def _usual_commit(self, turn: Turn) -> TurnCommit:
+    def _usual_commit(self, turn: Turn) -> TurnCommit | None:
+        """The commit of a turn that is as nearly all are; None if it is not."""
         assert self.lease is not None  # noqa: S101  # held
-        batch = turn.batch
-        return TurnCommit(
-            self.lease,
-            "running",
-            self._encoder.encode(batch),
-            alarm=batch.alarm,
-            seen=self._seen,
-            mail_done=batch.deleted_mail,
-            definition=batch.version,
-        )
+        if self._new is not None or len(turn.commands) > self._limits.commands_per_turn or not is_usual(turn):
+            return None
+        return commit_usual(turn, self.lease, self._encoder, self._seen)
 
     def _usual_committed(self, answer: TurnResult | Exception) -> None:
         committing, self._committing = self._committing, None
@@ -369,7 +335,7 @@ class HeldRun:
             if self.run is not None and self.run.mailbox.buffered:
                 self.notices.append(f"it ended with {self.run.mailbox.buffered} signals nobody took")
             self.drop()
-            return _status(turn)
+            return status_after(turn)
         if result is not None and not result.kept:
             self._awaits_mail = bool(turn.waiting.signals or turn.waiting.updates)
             return "suspended"
@@ -401,8 +367,9 @@ class HeldRun:
 
     async def _commit(self, turn: Turn) -> TurnResult | None:
         """Commits a turn and feeds what its run learns from that; None when there was nothing to commit."""
-        if self._is_usual(turn):
-            return await self._hand_in(self._usual_commit(turn))
+        usual = self._usual_commit(turn)
+        if usual is not None:
+            return await self._hand_in(usual)
         durable = [command for command in turn.commands if is_durable(command)]
         record, lease = self._require(), self.lease
         assert lease is not None and self.run is not None  # noqa: PT018, S101  # held
@@ -421,7 +388,7 @@ class HeldRun:
             rows = EncodedBatch(rows.range_deletes, rows.deletes, (*rows.puts, *fresh))
         elif turn.outcome is not None and record.parent is not None and not record.detached:
             effects.outgoing.extend(ending_mail(record, turn.outcome, [record.parent], now))
-        status = _status(turn)
+        status = status_after(turn)
         gone = await self._gone_timers(effects) if status == "suspended" else []
         # What the commit itself tells the run is taken in the next turn: until then the lease is kept.
         if gone or (effects.facts and turn.outcome is None):
@@ -550,17 +517,3 @@ class HeldRun:
     def _require(self) -> RunRecord:
         assert self.record is not None  # noqa: S101  # set by take
         return self.record
-
-
-def _status(turn: Turn) -> str:
-    match turn.outcome:
-        case Completed():
-            return "completed"
-        case Failed():
-            return "failed"
-        case Cancelled():
-            return "cancelled"
-        case Continued():
-            return "running"
-        case _:
-            return "running" if turn.waiting.in_flight else "suspended"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from tenuto.kernel.location import Location
-from tenuto.kernel.operations import Call, Err, Ok
+from tenuto.kernel.operations import Call, Err, Ok, StepOp
 
 __all__ = [
     "CancelChild",
@@ -80,6 +80,27 @@ class EnqueueTask(NamedTuple):
     backoff_max_ms: float
     timeout_ms: int | None
     heartbeat_ms: int | None
+
+    @classmethod
+    def of(cls, step: StepOp, location: Location, task_id: str) -> EnqueueTask:
+        """The task that a step with a queue is."""
+        spec, call = step.spec, step.call
+        return cls(
+            location=location,
+            id=task_id,
+            target=call.target,
+            input=call.input,
+            queue=spec.queue or "default",
+            priority=spec.priority,
+            delay_ms=spec.delay_ms,
+            key=spec.key,
+            partition=spec.partition,
+            max_attempts=spec.max_attempts,
+            backoff_ms=spec.backoff_ms,
+            backoff_max_ms=spec.backoff_max_ms,
+            timeout_ms=spec.timeout_ms,
+            heartbeat_ms=spec.heartbeat_ms,
+        )
 
 
 class StartTimer(NamedTuple):

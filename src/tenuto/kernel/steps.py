@@ -108,7 +108,9 @@ class Steps:
         spec = pending.op.spec
         if spec.queue is not None:
             self._write(pending, StepStatus.QUEUED)
-            core.journal.command(pending.node, self._task(pending, spec))
+            core.journal.command(
+                pending.node, EnqueueTask.of(pending.op, pending.node.location, core.key(pending.node))
+            )
             return
         if spec.max_attempts == 1:
             self._write(pending, StepStatus.STARTED)
@@ -132,25 +134,6 @@ class Steps:
                 name=spec.name,
                 max_attempts=spec.max_attempts,
             ),
-        )
-
-    def _task(self, pending: Pending, spec: StepSpec) -> EnqueueTask:
-        call = pending.op.call
-        return EnqueueTask(
-            location=pending.node.location,
-            id=self._core.key(pending.node),
-            target=call.target,
-            input=call.input,
-            queue=spec.queue or "default",
-            priority=spec.priority,
-            delay_ms=spec.delay_ms,
-            key=spec.key,
-            partition=spec.partition,
-            max_attempts=spec.max_attempts,
-            backoff_ms=spec.backoff_ms,
-            backoff_max_ms=spec.backoff_max_ms,
-            timeout_ms=spec.timeout_ms,
-            heartbeat_ms=spec.heartbeat_ms,
         )
 
     def _resume(self, pending: Pending, entry: Entry, kind: Step) -> None:

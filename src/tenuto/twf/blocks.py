@@ -6,6 +6,7 @@ mistake in a header does not turn its body into more mistakes.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -28,19 +29,22 @@ class SwitchElse:
     body: tuple[Statement, ...] | None = None
 
 
-class BlockParser(ExpressionParser):
+class BlockParser(ExpressionParser, ABC):
     """Reads blocks; what their lines are, the subclasses know."""
 
     leftover: int = 0  # blocks opened under a call's options that hold more than options
 
+    @abstractmethod
     def statement(self) -> Statement | None:
-        raise NotImplementedError
+        """The next line of a block; None where it was dropped."""
 
+    @abstractmethod
     def await_case(self) -> AwaitCase | Error | None:
-        raise NotImplementedError
+        """The next case of an `await one`."""
 
+    @abstractmethod
     def switch_line(self, orelse: SwitchElse) -> SwitchCase | Error | None:
-        raise NotImplementedError
+        """The next case of a switch, or its `else`."""
 
     # --- headers
 

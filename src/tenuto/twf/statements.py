@@ -5,6 +5,7 @@ Every statement is read in every block. What is allowed where is decided afterwa
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Final, Literal
 
@@ -400,8 +401,9 @@ class StatementParser(TargetParser):
         hint = "own line, indented under an activity or workflow call"
         self.drop_options("TWF133", "options do not belong here", hint)
 
+    @abstractmethod
     def handler(self, first: int) -> Statement | None:
-        raise NotImplementedError
+        """A handler that stands where statements do."""
 
 
 _BY_FIRST_WORD: Final[dict[str, Callable[[StatementParser, int], Statement | None]]] = {

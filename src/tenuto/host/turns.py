@@ -1,0 +1,73 @@
+"""What sort of turn a turn is, and the commits of the two sorts that need no look at anything else."""
+
+from __future__ import annotations
+
+from tenuto.codec.rows import RunEncoder
+from tenuto.kernel.commands import StartTimer, is_durable
+from tenuto.kernel.location import text
+from tenuto.kernel.operations import Cancelled, Completed, Continued, Failed
+from tenuto.kernel.turn import Turn
+from tenuto.store.port import Lease, NewRun, NewTimer, TurnCommit
+
+__all__ = ["commit_asleep", "commit_usual", "is_usual", "status_after"]
+
+
+def status_after(turn: Turn) -> str:
+    """The status in which a turn leaves its run."""
+    match turn.outcome:
+        case Completed():
+            return "completed"
+        case Failed():
+            return "failed"
+        case Cancelled():
+            return "cancelled"
+        case Continued():
+            return "running"
+        case _:
+            return "running" if turn.waiting.in_flight else "suspended"
+
+
+def is_usual(turn: Turn) -> bool:
+    """Whether it leaves steps in flight and is nothing but rows, as nearly every turn of a long run."""
+    return (
+        turn.outcome is None
+        and bool(turn.waiting.in_flight)
+        and not turn.batch.empty
+        and not any(map(is_durable, turn.commands))
+    )
+
+
+def commit_usual(turn: Turn, lease: Lease, encoder: RunEncoder, seen: int) -> TurnCommit:
+    """The commit of a usual turn."""
+    batch = turn.batch
+    return TurnCommit(
+        lease,
+        "running",
+        encoder.encode(batch),
+        alarm=batch.alarm,
+        seen=seen,
+        mail_done=batch.deleted_mail,
+        definition=batch.version,
+    )
+
+
+def commit_asleep(turn: Turn, lease: Lease, encoder: RunEncoder, new: NewRun, after: int) -> TurnCommit | None:
+    """The commit of a first turn that stores a run which only waits for a time after this one; None if it is more."""
+    deadline, *others = turn.waiting
+    if turn.outcome is not None or deadline is None or deadline <= after or any(others):
+        return None
+    timers: list[NewTimer] = []
+    for command in turn.commands:
+        if not isinstance(command, StartTimer):
+            return None
+        timers.append(NewTimer(text(command.location), command.deadline, command.sort))
+    batch = turn.batch
+    return TurnCommit(
+        lease,
+        "suspended",
+        encoder.encode(batch),
+        alarm=batch.alarm,
+        timers=tuple(timers),
+        definition=batch.version,
+        new=new,
+    )
