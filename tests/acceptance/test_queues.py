@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tenuto import Task, Tenuto, heartbeat, sleep, step, step_info, wait_for_signal, workflow
+from tenuto import Task, Tenuto, heartbeat, sleep, spawn, step, step_info, wait_for_signal, workflow
 from tenuto.errors import RunIdConflictError, StepExhaustedError, StepFailedError
 
 LIMIT = "30s"
@@ -295,6 +295,32 @@ async def test_a_paused_queue_waits(app: Tenuto) -> None:
     assert (await task.status(), await run.status()) == ("pending", "pending")
     await app.queue("closed")
     assert await task.result(timeout=LIMIT) == 2
+
+
+@workflow
+async def notes(name: str) -> None:
+    order.append(name)
+
+
+@workflow
+async def has_children() -> None:
+    ordinary = await spawn(notes, "ordinary", queue="children")
+    urgent = await spawn(notes, "urgent", queue="children", priority=5)
+    await ordinary
+    await urgent
+
+
+async def test_a_child_goes_by_its_priority(app: Tenuto) -> None:
+    await app.queue("children", paused=True)
+    run = await app.start(has_children)
+
+    async def both_wait() -> bool:
+        return len([child async for child in app.runs(workflow="notes", status="pending")]) == 2
+
+    await eventually(both_wait)
+    await app.queue("children", concurrency=1)
+    await run.result(timeout=LIMIT)
+    assert order == ["urgent", "ordinary"]
 
 
 async def test_a_limit_of_another_process_is_heard_of_within_the_poll(lasting_url: str) -> None:

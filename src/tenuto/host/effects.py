@@ -140,6 +140,7 @@ def _start_child(
                 command.detached,
                 definition=found.hash,
                 queue=command.queue or "default",
+                priority=command.priority,
             )
         )
     elif other.parent != here:

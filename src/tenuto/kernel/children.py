@@ -69,7 +69,9 @@ class Children:
         match op.mode:
             case ChildMode.SPAWN | ChildMode.DETACH:
                 detached = op.mode is ChildMode.DETACH
-                start = StartChild(node.location, run, op.target, payload, op.queue, op.if_exists, detached)
+                start = StartChild(
+                    node.location, run, op.target, payload, op.queue, op.if_exists, detached, op.priority
+                )
                 core.journal.command(node, start)
                 if not detached:
                     core.internally(pending, self._accept)

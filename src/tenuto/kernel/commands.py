@@ -121,6 +121,7 @@ class StartChild(NamedTuple):
     queue: str | None
     if_exists: Literal["error", "attach"]
     detached: bool
+    priority: int = 0
 
 
 class SendSignal(NamedTuple):

@@ -163,6 +163,7 @@ class ChildOp(NamedTuple):
     input: bytes | None = None  # encoded [args, kwargs]; of a signal, its encoded argument list
     queue: str | None = None
     if_exists: Literal["error", "attach"] = "error"
+    priority: int = 0
 
 
 class SideEffectOp(NamedTuple):

@@ -12,6 +12,7 @@ from tenuto.model.definitions import Bound, encode_call
 from tenuto.model.handles import ChildHandle, ChildWork
 from tenuto.model.marking import startable
 from tenuto.model.messages import signal
+from tenuto.model.options import whole
 from tenuto.model.place import current
 
 __all__ = ["ChildHandle", "ChildOptions", "detach", "spawn"]
@@ -26,6 +27,7 @@ class ChildOptions(TypedDict, total=False):
 
     id: str  # of the child; without it one is made of this run's id and the place
     queue: str
+    priority: int  # in its queue: larger goes first
     name: str  # of the entry in this run's history
     if_exists: Literal["error", "attach"]  # an id that is in use: `ChildStartError`, or follow that run
 
@@ -85,7 +87,7 @@ async def _detach(operation: ChildOp) -> str:
 
 
 def _operation(call: str, mode: ChildMode, workflow: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> ChildOp:
-    unknown = options.keys() - {"id", "queue", "name", "if_exists"}
+    unknown = options.keys() - {"id", "queue", "priority", "name", "if_exists"}
     if unknown:
         raise TypeError(f"{call}() has no option {min(unknown)!r}")
     kwargs: Mapping[str, Any] = {}
@@ -107,4 +109,5 @@ def _operation(call: str, mode: ChildMode, workflow: Any, args: tuple[Any, ...],
         encode_call(args, kwargs),
         check_name(options.get("queue") or known.queue),
         if_exists,
+        whole("priority", options.get("priority", 0)),
     )

@@ -16,7 +16,7 @@ from .failures import failure_of
 from .faults import Fault
 from .frames import Frame
 from .names import Names
-from .options import child_retries, compile_options, limits_of, merged
+from .options import child_retries, compile_options, limits_of, merged, priority_of
 from .parameters import Parameters
 from .strands import first_of
 from .values import incoming, kind_of, outgoing, text_of
@@ -126,6 +126,7 @@ class ChildCall:
             target,
             call,
             "default" if queue is None else text_of(queue),
+            priority=priority_of(said),
         )
         return execution, said, op
 

@@ -19,7 +19,7 @@ from .frames import Frame
 from .names import Names
 from .values import duration_of, is_list, is_map, kind_of, text_of
 
-__all__ = ["Given", "child_retries", "compile_options", "limits_of", "merged", "step_spec"]
+__all__ = ["Given", "child_retries", "compile_options", "limits_of", "merged", "priority_of", "step_spec"]
 
 _INTERPOLATED: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*)\}")
 _ENUMS: Final = frozenset({"parentclosepolicy", "workflowidreusepolicy"})
@@ -153,8 +153,13 @@ def step_spec(name: str, options: Mapping[str, Any], given: Mapping[str, Any]) -
     if options.get("taskqueue") is not None:
         mapped["queue"] = text_of(options["taskqueue"])
     if options.get("priority") is not None:
-        mapped["priority"] = _whole("priority", options["priority"])
+        mapped["priority"] = priority_of(options)
     return _checked(lambda: spec_of(name, mapped))
+
+
+def priority_of(options: Mapping[str, Any]) -> int:
+    """Its place in the queue; larger goes first."""
+    return 0 if options.get("priority") is None else _whole("priority", options["priority"])
 
 
 def _retry(policy: Any) -> dict[str, Any]:

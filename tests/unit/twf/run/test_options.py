@@ -119,6 +119,31 @@ activity Ship(order: Order) -> (string):
     assert queues == ["t-acme"]
 
 
+async def test_a_child_has_the_priority_of_its_options(world: World) -> None:
+    world.load(
+        """
+workflow W() -> (string):
+    workflow Kid() -> k
+        options(priority: 7)
+    close k
+
+workflow Kid() -> (string):
+    close "done"
+"""
+    )
+    run = await world.start("W")
+    priorities: list[int] = []
+    kept = world.engine.store.commit
+
+    async def commit(turn: Any) -> Any:
+        priorities.extend(new.priority for new in turn.runs)
+        return await kept(turn)
+
+    world.engine.store.commit = commit  # type: ignore[method-assign]
+    assert await run.result() == "done"
+    assert priorities == [7]
+
+
 async def test_a_child_is_started_again_under_a_numbered_id(world: World) -> None:
     world.load(
         """
