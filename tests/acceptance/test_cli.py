@@ -88,6 +88,11 @@ async def hanging() -> str:
 """
 
 
+def _hear_interrupts() -> None:
+    """A shell lets what it starts in the background ignore them, and so on down to us."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Shell:
     """A folder with an app and a store, and `tenuto` in it."""
 
@@ -140,6 +145,7 @@ class Shell:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            preexec_fn=_hear_interrupts,
         )
 
     def until(self, reached: Callable[[], bool], what: str, seconds: float = 60) -> None:
