@@ -44,7 +44,7 @@ chaos: $(READY)    ## real processes, killed: more runs and kills than in make t
 	TENUTO_CHAOS_RUNS=200 TENUTO_CHAOS_KILLS=40 $(BIN)/pytest -q tests/chaos
 
 fuzz: $(READY)    ## generated programs and values, many more of them; bounded
-	TENUTO_FUZZ=1 $(BIN)/pytest -n 2 -q -m fuzz
+	TENUTO_FUZZ=1 $(BIN)/pytest -n 2 --dist worksteal -q -m fuzz
 
 check: test    ## all a push must pass
 

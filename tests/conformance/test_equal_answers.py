@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from tenuto.store.queues import QueueLimits
 from tenuto.store.sqlite import SqliteStore
 
 STEPS = 150
+FUZZ = os.environ.get("TENUTO_FUZZ") == "1"
 RUNS = [f"r{n}" for n in range(6)]
 WORKERS = ["w0", "w1", "w2"]
 LEASE = 500
@@ -249,7 +251,8 @@ async def contents(store: Any) -> Any:
     return found
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.fuzz
+@pytest.mark.parametrize("seed", range(300 if FUZZ else 25))
 async def test_the_same_calls_have_the_same_answers_in_memory_and_in_a_file(seed: int, tmp_path: Path) -> None:
     """ST7, in one process."""
     caller = Caller(seed)
@@ -261,7 +264,8 @@ async def test_the_same_calls_have_the_same_answers_in_memory_and_in_a_file(seed
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [100, 101, 214])
+@pytest.mark.fuzz
+@pytest.mark.parametrize("seed", range(200, 260) if FUZZ else [100, 101, 214])
 async def test_the_same_calls_have_the_same_answers_in_memory_and_on_postgres(seed: int, postgres_url: str) -> None:
     """ST7, in one process."""
     caller = Caller(seed)

@@ -133,3 +133,13 @@ async def test_what_workers_have_registered_is_known_to_clients(store: Any, ids:
     await store.register("w", 30_000, "c", dict.fromkeys(ids, "hash"))
     await store.register("w2", 30_000, "c2", dict.fromkeys(ids, "other"))
     assert await store.defined() == sorted(ids)
+
+
+async def test_keeping_statistics_changes_nothing_that_can_be_seen(world: Any, store: Any) -> None:
+    await world.worker()
+    await world.suspended("waits", timers=(NewTimer("nap", world.clock.ms + DAY, "delay"),))
+    await world.start("ready")
+    before = await store.runs()
+    assert [await store.update_statistics() for _ in range(2)] == [0, 0]  # nothing has grown
+    assert await store.runs() == before
+    assert await world.claimed() == ["ready"]

@@ -1,4 +1,5 @@
-"""What one worker does for all: it holds the background leases, starts what schedules ask for, deletes what is old.
+"""What one worker does for all: it holds the background leases, starts what schedules ask for, deletes what is old,
+and keeps the store's statistics in step with its size.
 
 Leases only save polling (Q12). Whoever has none still looks when it begins, and now and then; two who do the same work
 do it once, because the store sees to that.
@@ -33,6 +34,7 @@ POLL_FOR_OTHERS: Final = 3.0  # the same for work that another worker does: it m
 FIRED_AT_ONCE: Final = 100
 DELETED_AT_ONCE: Final = 500  # runs per transaction of the janitor
 PAUSE_LONGEST: Final = 600.0  # seconds between two looks for what is old
+MEASURED_EVERY: Final = 2.0  # seconds
 
 
 class Housekeeper:
@@ -56,10 +58,16 @@ class Housekeeper:
         self._held: frozenset[str] = frozenset()
         self._until = 0.0
         self._strange: set[tuple[str, int]] = set()  # schedules that were complained about, and their revision
+        self._measured = True  # whether it went well the last time
 
     def loops(self) -> list[tuple[str, Callable[[], Coroutine[Any, Any, None]]]]:
         """What runs as long as the worker does, by name."""
-        return [("background", self._keep), ("schedules", self._schedule), ("janitor", self._clean)]
+        return [
+            ("background", self._keep),
+            ("schedules", self._schedule),
+            ("janitor", self._clean),
+            ("statistics", self._measure),
+        ]
 
     # --- leases
 
@@ -155,6 +163,24 @@ class Housekeeper:
             deleted += part
             if part < DELETED_AT_ONCE:
                 return deleted
+
+    # --- statistics
+
+    async def _measure(self) -> None:
+        while True:
+            if self.holds("janitor"):
+                await self.update_statistics()
+            await asyncio.sleep(MEASURED_EVERY)
+
+    async def update_statistics(self) -> None:
+        """Lets the store's plans keep up with its growth. Without that all is slower and nothing is wrong."""
+        try:
+            await self._store.update_statistics()
+            self._measured = True
+        except EnvironmentFault as error:
+            if self._measured:
+                log.warning("how large the store has become could not be found out: %s", error)
+            self._measured = False
 
 
 def _cancel(run_id: str, now: int) -> Outgoing:

@@ -114,6 +114,9 @@ class MemoryHousekeeping:
             await self.delete([execution for execution in old if execution in shelf.runs])
         return len(old)
 
+    async def update_statistics(self) -> int:
+        return 0  # nothing is planned
+
     async def recreate(self, run: NewRun, statuses: Sequence[str]) -> bool:
         known = self._shelf.runs.get(run.id)
         if known is not None:

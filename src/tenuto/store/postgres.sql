@@ -5,6 +5,9 @@
 -- use SKIP LOCKED and never wait: what is skipped stays pending and is found again.
 -- A wake-up is a row, made by a locking upsert in the transaction of its cause (Q4, V1). One notification per
 -- transaction at most: equal ones are merged by the server.
+-- Plans may be older than the size of the tables. One made for a table that was empty would read an index of it to its
+-- end, because that gives an order, and compare each row. What cannot be put in order has only its own index to go by:
+-- x = ANY (ARRAY[y]) in place of x = y in joins, = ANY (ARRAY(...)), a subquery per row, || '' after what is ordered by.
 -- Lists come as arrays. tenuto_now() is the store's clock; tenuto_ms and tenuto_time translate to milliseconds.
 
 -- begin: a transaction of several statements.
@@ -159,7 +162,7 @@ SELECT id, target_name, status, epoch, tenuto_ms(alarm), reason, started_by, sta
 -- leased_runs: the runs a worker has the lease of.
 SELECT id, target_name, status, epoch, tenuto_ms(alarm), reason, started_by, started_op, parent_workflow_id, definition,
        queue, run_no, tenuto_ms(created_at), tenuto_ms(started_at), tenuto_ms(completed_at), attributes
-  FROM executions WHERE lease_owner = %(worker)s AND type = 'workflow' ORDER BY id
+  FROM executions WHERE lease_owner = %(worker)s AND type = 'workflow' ORDER BY id || ''
 
 -- all_runs: every run, oldest first.
 SELECT id, target_name, status, epoch, tenuto_ms(alarm), reason, started_by, started_op, parent_workflow_id, definition,
@@ -181,9 +184,9 @@ SELECT id, target_name, status, epoch, tenuto_ms(alarm), reason, started_by, sta
 SELECT key, value FROM workflow_execution_context WHERE workflow_id = %(id)s ORDER BY key
 
 -- rows_of_runs: everything of several runs, each in byte order.
-SELECT c.workflow_id, c.key, c.value
-  FROM unnest(%(ids)s::text[]) AS r (run) JOIN workflow_execution_context c ON c.workflow_id = r.run
- ORDER BY c.workflow_id, c.key
+SELECT r.run, c.key, c.value
+  FROM unnest(%(ids)s::text[]) AS r (run) CROSS JOIN LATERAL (
+       SELECT key, value FROM workflow_execution_context WHERE workflow_id = r.run ORDER BY key) c
 
 -- range_rows: a half-open range of a run's keys, in byte order.
 SELECT key, value FROM workflow_execution_context
@@ -208,10 +211,10 @@ WITH run AS MATERIALIZED (
     SELECT e.id
       FROM unnest(%(runs)s::text[], %(epochs)s::bigint[], %(alarms)s::bigint[], %(seen)s::bigint[])
            AS t (run, epoch, alarm, seen)
-      JOIN executions e ON e.id = t.run
+      JOIN executions e ON e.id = ANY (ARRAY[t.run])
      WHERE e.epoch = t.epoch AND e.status = 'running' AND e.reclaims = 0
        AND e.alarm IS NOT DISTINCT FROM tenuto_time(t.alarm) AND e.inbox_seen >= t.seen
-     ORDER BY e.id FOR NO KEY UPDATE OF e),
+     ORDER BY e.id || '' FOR NO KEY UPDATE OF e),
 put AS (
     INSERT INTO workflow_execution_context (workflow_id, key, value)
     SELECT p.run, p.key, p.value
@@ -229,12 +232,12 @@ run AS MATERIALIZED (
     SELECT e.id
       FROM unnest(%(runs)s::text[], %(epochs)s::bigint[], %(statuses)s::text[], %(seen)s::bigint[])
            AS t (run, epoch, status, seen)
-      JOIN executions e ON e.id = t.run
+      JOIN executions e ON e.id = ANY (ARRAY[t.run])
      WHERE e.epoch = t.epoch AND e.status = 'running'
        AND (t.status IN ('running', 'suspended')
             OR (e.inbox_seq <= t.seen
-                AND NOT EXISTS (SELECT 1 FROM workflow_inbox i WHERE i.workflow_id = e.id AND i.answer IS NULL)))
-     ORDER BY e.id FOR NO KEY UPDATE OF e),
+                AND (SELECT 1 FROM workflow_inbox i WHERE i.workflow_id = e.id AND i.answer IS NULL LIMIT 1) IS NULL))
+     ORDER BY e.id || '' FOR NO KEY UPDATE OF e),
 put AS (
     INSERT INTO workflow_execution_context (workflow_id, key, value)
     SELECT p.run, p.key, p.value
@@ -243,10 +246,10 @@ put AS (
 cut AS (
     DELETE FROM workflow_execution_context c
      USING unnest(%(cut_runs)s::text[], %(cut_keys)s::bytea[]) AS d (run, key)
-     WHERE c.workflow_id = d.run AND c.key = d.key),
+     WHERE c.workflow_id = ANY (ARRAY[d.run]) AND c.key = d.key),
 decided AS (
     DELETE FROM workflow_inbox i USING unnest(%(mail_runs)s::text[], %(mail)s::bigint[]) AS d (run, number)
-     WHERE i.workflow_id = d.run AND i.seq = d.number AND i.answer IS NULL),
+     WHERE i.workflow_id = ANY (ARRAY[d.run]) AND i.seq = d.number AND i.answer IS NULL),
 stopped AS (DELETE FROM timer_tasks WHERE id = ANY (%(stopped)s::text[])),
 started AS (
     INSERT INTO timer_tasks (id, fire_at, workflow_id, timer_type, metadata, created_at)
@@ -258,9 +261,8 @@ alarmed AS (
     INSERT INTO timer_tasks (id, fire_at, workflow_id, timer_type, created_at)
     SELECT 'alarm:' || t.run, tenuto_time(t.alarm), t.run, 'timeout', tenuto_now()
       FROM unnest(%(alarm_runs)s::text[], %(alarm_times)s::bigint[]) AS t (run, alarm)
-     WHERE NOT EXISTS (SELECT 1 FROM timer_tasks k
-                        WHERE k.workflow_id = t.run AND k.fire_at <= tenuto_time(t.alarm)
-                          AND NOT k.id = ANY (%(stopped)s::text[] || %(timer_ids)s::text[]))
+     WHERE (SELECT bool_or(k.fire_at <= tenuto_time(t.alarm)) FROM timer_tasks k
+             WHERE k.workflow_id = t.run AND NOT k.id = ANY (%(stopped)s::text[] || %(timer_ids)s::text[])) IS NOT TRUE
     ON CONFLICT (id) DO UPDATE SET fire_at = excluded.fire_at),
 moved AS (
     UPDATE executions e
@@ -286,7 +288,7 @@ moved AS (
       FROM clock, unnest(%(runs)s::text[], %(statuses)s::text[], %(seen)s::bigint[], %(alarms)s::bigint[],
                   %(progress)s::boolean[], %(definitions)s::text[], %(started)s::bigint[])
            AS t (run, status, seen, alarm, progress, definition, started)
-     WHERE e.id = t.run
+     WHERE e.id = ANY (ARRAY[t.run])
        AND (t.status <> 'running' OR e.inbox_seen < t.seen OR e.alarm IS DISTINCT FROM tenuto_time(t.alarm)
             OR (t.progress AND e.reclaims > 0) OR t.definition IS NOT NULL)
     RETURNING e.id, e.status),
@@ -306,10 +308,10 @@ WITH clock AS MATERIALIZED (SELECT tenuto_now() AS at),
 run AS MATERIALIZED (
     SELECT e.id
       FROM unnest(%(runs)s::text[], %(epochs)s::bigint[], %(seen)s::bigint[]) AS t (run, epoch, seen)
-      JOIN executions e ON e.id = t.run
+      JOIN executions e ON e.id = ANY (ARRAY[t.run])
      WHERE e.epoch = t.epoch AND e.status = 'running' AND e.inbox_seq <= t.seen
-       AND NOT EXISTS (SELECT 1 FROM workflow_inbox i WHERE i.workflow_id = e.id AND i.answer IS NULL)
-     ORDER BY e.id FOR NO KEY UPDATE OF e),
+       AND (SELECT 1 FROM workflow_inbox i WHERE i.workflow_id = e.id AND i.answer IS NULL LIMIT 1) IS NULL
+     ORDER BY e.id || '' FOR NO KEY UPDATE OF e),
 put AS (
     INSERT INTO workflow_execution_context (workflow_id, key, value)
     SELECT p.run, p.key, p.value
@@ -322,7 +324,7 @@ moved AS (
            parked_by = NULL, definition = coalesce(t.definition, e.definition), completed_at = clock.at
       FROM clock, unnest(%(runs)s::text[], %(statuses)s::text[], %(seen)s::bigint[], %(definitions)s::text[])
            AS t (run, status, seen, definition)
-     WHERE e.id = t.run),
+     WHERE e.id = ANY (ARRAY[t.run])),
 timers AS (DELETE FROM timer_tasks WHERE workflow_id = ANY (%(runs)s::text[])),
 resumes AS (  -- the status so that only executions_parent fits: a plan made while few items waited would read all that wait
     DELETE FROM executions WHERE parent_workflow_id = ANY (%(runs)s::text[])
@@ -337,17 +339,17 @@ SELECT tenuto_ms(tenuto_now()),
 -- terminated, and whoever is told about what ends. In id order, so two of us cannot wait for each other.
 SELECT id, epoch, status, inbox_seq, inbox_seen, reclaims, tenuto_ms(alarm) FROM executions
  WHERE id = ANY (ARRAY(SELECT unnest(%(ids)s::text[])
-                 UNION SELECT id FROM executions WHERE parent_workflow_id = ANY (%(closing)s::text[])
-                                                   AND type = 'workflow'
-                 UNION SELECT parent_workflow_id FROM executions WHERE id = ANY (%(ending)s::text[])
-                 UNION SELECT workflow_id FROM watchers WHERE target_id = ANY (%(ending)s::text[])))
+                 UNION ALL SELECT id FROM executions WHERE parent_workflow_id = ANY (%(closing)s::text[])
+                                                       AND type = 'workflow'
+                 UNION ALL SELECT parent_workflow_id FROM executions WHERE id = ANY (%(ending)s::text[])
+                 UNION ALL SELECT workflow_id FROM watchers WHERE target_id = ANY (%(ending)s::text[])))
    AND type = 'workflow'
  ORDER BY id FOR NO KEY UPDATE
 
 -- cancels_above: acknowledged cancels that the turns were not given (V7).
-SELECT DISTINCT i.workflow_id
+SELECT t.run
   FROM unnest(%(runs)s::text[], %(seen)s::bigint[]) AS t (run, seen)
-  JOIN workflow_inbox i ON i.workflow_id = t.run AND i.kind = 'cancel' AND i.seq > t.seen
+ WHERE (SELECT 1 FROM workflow_inbox i WHERE i.workflow_id = t.run AND i.kind = 'cancel' AND i.seq > t.seen LIMIT 1) = 1
 
 -- put_rows: rows of several runs.
 INSERT INTO workflow_execution_context (workflow_id, key, value)
@@ -357,12 +359,12 @@ ON CONFLICT (workflow_id, key) DO UPDATE SET value = excluded.value
 -- delete_rows: single rows of several runs.
 DELETE FROM workflow_execution_context c
  USING unnest(%(runs)s::text[], %(keys)s::bytea[]) AS d (run, key)
- WHERE c.workflow_id = d.run AND c.key = d.key
+ WHERE c.workflow_id = ANY (ARRAY[d.run]) AND c.key = d.key
 
 -- delete_ranges: half-open ranges of several runs' rows.
 DELETE FROM workflow_execution_context c
  USING unnest(%(runs)s::text[], %(firsts)s::bytea[], %(lasts)s::bytea[]) AS d (run, first, last)
- WHERE c.workflow_id = d.run AND c.key >= d.first AND c.key < d.last
+ WHERE c.workflow_id = ANY (ARRAY[d.run]) AND c.key >= d.first AND c.key < d.last
 
 -- send_signal: a signal for an open run with its number (Q6), its row and the wake-up (Q4). One statement, so that
 -- senders need no transaction: the first part locks the run, everything else follows from what it finds. The id is
@@ -390,7 +392,7 @@ numbered AS (
            lease_owner = CASE WHEN e.status = 'suspended' THEN %(worker)s::text ELSE e.lease_owner END,
            epoch = e.epoch + CASE WHEN e.status = 'suspended' AND %(worker)s::text IS NOT NULL THEN 1 ELSE 0 END
       FROM run JOIN roomy USING (id)
-     WHERE e.id = roomy.id AND (%(signal)s::text IS NULL OR EXISTS (SELECT 1 FROM noted))
+     WHERE e.id = %(run)s AND (%(signal)s::text IS NULL OR EXISTS (SELECT 1 FROM noted))
     RETURNING e.id, e.inbox_seq, e.status, run.status = 'suspended' AND %(worker)s::text IS NOT NULL AS claimed,
               e.target_name, e.epoch, e.alarm, e.reason, e.started_by, e.started_op, e.parent_workflow_id,
               e.definition, e.queue, e.run_no, e.created_at, e.started_at, e.completed_at, e.attributes),
@@ -453,20 +455,20 @@ SELECT ('x' || convert_from(substr(key, 4, 16), 'UTF8'))::bit(64)::bigint, value
  ORDER BY 1
 
 -- mail_of_runs: the same of several runs, each above its own number.
-SELECT i.workflow_id, i.seq, i.data
-  FROM unnest(%(runs)s::text[], %(above)s::bigint[]) AS r (run, above)
-  JOIN workflow_inbox i ON i.workflow_id = r.run AND i.seq > r.above AND i.seq > 0 AND i.answer IS NULL
-UNION ALL
-SELECT c.workflow_id, ('x' || convert_from(substr(c.key, 4, 16), 'UTF8'))::bit(64)::bigint, c.value
-  FROM unnest(%(runs)s::text[], %(above)s::bigint[]) AS r (run, above)
-  JOIN workflow_execution_context c
-    ON c.workflow_id = r.run AND c.key >= tenuto_mail_key(r.above + 1) AND c.key < %(last)s
+SELECT r.run, m.number, m.data
+  FROM unnest(%(runs)s::text[], %(above)s::bigint[]) AS r (run, above) CROSS JOIN LATERAL (
+       SELECT seq, data FROM workflow_inbox
+        WHERE workflow_id = r.run AND seq > r.above AND seq > 0 AND answer IS NULL
+       UNION ALL
+       SELECT ('x' || convert_from(substr(key, 4, 16), 'UTF8'))::bit(64)::bigint, value FROM workflow_execution_context
+        WHERE workflow_id = r.run AND key >= tenuto_mail_key(r.above + 1) AND key < %(last)s
+       OFFSET 0) AS m (number, data)
  ORDER BY 2
 
 -- delete_mail: mail that turns decided. A rejected update stays, as its answer.
 DELETE FROM workflow_inbox i
  USING unnest(%(runs)s::text[], %(numbers)s::bigint[]) AS d (run, number)
- WHERE i.workflow_id = d.run AND i.seq = d.number AND i.answer IS NULL
+ WHERE i.workflow_id = ANY (ARRAY[d.run]) AND i.seq = d.number AND i.answer IS NULL
 
 -- set_answer: a rejection. Where the update's row is gone, one below all numbers takes it.
 INSERT INTO workflow_inbox (workflow_id, seq, kind, message_id, name, data, at, answer)
@@ -506,17 +508,17 @@ UPDATE executions SET status = 'suspended' WHERE id = %(run)s AND status = 'paus
 -- The time comes along: no later look at our estimate of the clock may be before what made the run claimable (P4).
 WITH picked AS MATERIALIZED (
     SELECT r.id AS resume_id, w.id AS run_id, w.status, r.priority, r.ready_at
-      FROM executions r JOIN executions w ON w.id = r.parent_workflow_id
+      FROM executions r JOIN executions w ON w.id = ANY (ARRAY[coalesce(r.parent_workflow_id, '')])
      WHERE r.queue = 'system' AND r.type = 'task' AND r.status = 'pending'
        AND r.target_name = 'builtin.resume_workflow' AND w.lease_owner IS NULL
        AND (w.status <> 'suspended' OR w.target_name = ANY (%(known)s::text[]))
      ORDER BY r.priority DESC, r.ready_at, r.id LIMIT %(limit)s FOR UPDATE OF r, w SKIP LOCKED),
-gone AS (DELETE FROM executions e USING picked p WHERE e.id = p.resume_id RETURNING e.id),
+gone AS (DELETE FROM executions WHERE id = ANY (ARRAY(SELECT resume_id FROM picked)) RETURNING id),
 leased AS (
     UPDATE executions w
        SET status = 'running', lease_owner = %(worker)s, epoch = w.epoch + 1,
            started_at = coalesce(w.started_at, tenuto_now())
-      FROM picked p WHERE w.id = p.run_id AND p.status = 'suspended'
+      FROM picked p WHERE w.id = ANY (ARRAY[p.run_id]) AND p.status = 'suspended'
     RETURNING w.id, w.target_name, w.status, w.epoch, tenuto_ms(w.alarm), w.reason, w.started_by, w.started_op,
               w.parent_workflow_id, w.definition, w.queue, w.run_no, tenuto_ms(w.created_at), tenuto_ms(w.started_at),
               tenuto_ms(w.completed_at), w.attributes, p.priority, p.ready_at)
@@ -548,10 +550,10 @@ leased AS (
     UPDATE executions w
        SET status = 'running', lease_owner = %(worker)s, epoch = w.epoch + 1,
            started_at = coalesce(w.started_at, tenuto_now())
-      FROM picked p WHERE w.id = p.id
+     WHERE w.id = ANY (ARRAY(SELECT id FROM picked))
     RETURNING w.id, w.target_name, w.status, w.epoch, tenuto_ms(w.alarm), w.reason, w.started_by, w.started_op,
               w.parent_workflow_id, w.definition, w.queue, w.run_no, tenuto_ms(w.created_at), tenuto_ms(w.started_at),
-              tenuto_ms(w.completed_at), w.attributes, p.priority, p.ready_at)
+              tenuto_ms(w.completed_at), w.attributes, w.priority, w.ready_at)
 SELECT tenuto_ms(tenuto_now()), 0, leased.* FROM leased ORDER BY leased.priority DESC, leased.ready_at, leased.id
 
 -- claim_tasks: tasks of these queues, or of all (Q3). A claimed attempt counts at once, so a worker that dies in it
@@ -579,10 +581,10 @@ leased AS (
     UPDATE executions e
        SET status = 'running', lease_owner = %(worker)s, epoch = e.epoch + 1, attempt = e.attempt + 1,
            started_at = tenuto_now()
-      FROM picked p WHERE e.id = p.id
+     WHERE e.id = ANY (ARRAY(SELECT id FROM picked))
     RETURNING e.id, e.target_name, e.args, e.epoch, e.attempt, e.max_attempts, e.backoff_ms, e.backoff_max_ms,
-              e.timeout_ms, e.heartbeat_ms, e.parent_workflow_id, coalesce(e.parent_op, ''), e.queue, p.priority,
-              p.ready_at)
+              e.timeout_ms, e.heartbeat_ms, e.parent_workflow_id, coalesce(e.parent_op, ''), e.queue, e.priority,
+              e.ready_at)
 SELECT leased.* FROM leased ORDER BY leased.priority DESC, leased.ready_at, leased.id
 
 -- raise_epoch: a lease on one run by id; every older one can no longer write.
@@ -599,11 +601,11 @@ UPDATE executions
 -- lease still believes in runs that were swept, and would take the wake-up that the sweep gave them, or that their new
 -- owner is to find (I9). The run is locked for that, so that the answer is not older than the wake-up.
 WITH picked AS MATERIALIZED (
-    SELECT r.id FROM executions r JOIN executions w ON w.id = r.parent_workflow_id
+    SELECT r.id FROM executions r JOIN executions w ON w.id = ANY (ARRAY[r.parent_workflow_id])
      WHERE r.target_name = 'builtin.resume_workflow' AND r.status = 'pending'
-       AND r.parent_workflow_id = ANY (%(runs)s::text[]) AND w.lease_owner = %(worker)s
+       AND r.parent_workflow_id = ANY (%(runs)s::text[]) AND coalesce(w.lease_owner, '') = %(worker)s
        FOR UPDATE OF r SKIP LOCKED FOR SHARE OF w SKIP LOCKED)
-DELETE FROM executions e USING picked WHERE e.id = picked.id RETURNING e.parent_workflow_id
+DELETE FROM executions WHERE id = ANY (ARRAY(SELECT id FROM picked)) RETURNING parent_workflow_id
 
 -- note_turns: runs that stay as they are, with another place in their mail or another alarm.
 UPDATE executions e
@@ -611,7 +613,7 @@ UPDATE executions e
        reclaims = CASE WHEN t.progress THEN 0 ELSE e.reclaims END
   FROM unnest(%(runs)s::text[], %(seen)s::bigint[], %(alarms)s::bigint[], %(progress)s::boolean[])
        AS t (run, seen, alarm, progress)
- WHERE e.id = t.run
+ WHERE e.id = ANY (ARRAY[t.run])
    AND (e.inbox_seen < t.seen OR e.alarm IS DISTINCT FROM tenuto_time(t.alarm) OR (t.progress AND e.reclaims > 0))
 
 -- suspend_turns: runs that wait. A pause that was asked for comes now; mail that came meanwhile keeps one running (V1).
@@ -628,7 +630,7 @@ UPDATE executions e
   FROM unnest(%(runs)s::text[], %(seen)s::bigint[], %(alarms)s::bigint[], %(progress)s::boolean[],
               %(continued)s::bigint[], %(definitions)s::text[])
        AS t (run, seen, alarm, progress, continued, definition)
- WHERE e.id = t.run RETURNING e.id, e.status
+ WHERE e.id = ANY (ARRAY[t.run]) RETURNING e.id, e.status
 
 -- run_on_turns: runs with work under way that were not running, have a new definition, or begin the next of the chain.
 UPDATE executions e
@@ -638,7 +640,7 @@ UPDATE executions e
   FROM unnest(%(runs)s::text[], %(seen)s::bigint[], %(alarms)s::bigint[], %(progress)s::boolean[],
               %(continued)s::bigint[], %(definitions)s::text[])
        AS t (run, seen, alarm, progress, continued, definition)
- WHERE e.id = t.run
+ WHERE e.id = ANY (ARRAY[t.run])
 
 -- close_turns: outcomes; the lease goes with them (V7).
 UPDATE executions e
@@ -647,7 +649,7 @@ UPDATE executions e
        definition = coalesce(t.definition, e.definition)
   FROM unnest(%(runs)s::text[], %(statuses)s::text[], %(seen)s::bigint[], %(reasons)s::text[], %(definitions)s::text[])
        AS t (run, status, seen, reason, definition)
- WHERE e.id = t.run
+ WHERE e.id = ANY (ARRAY[t.run])
 
 -- empty_closed: what closed runs no longer need goes; updates nobody decided are answered (P8, V4, V7). Whoever waits
 -- for their end is notified; the answer says which runs follow them without having started them, at least one row.
@@ -692,11 +694,13 @@ ON CONFLICT (id) DO UPDATE SET fire_at = excluded.fire_at, timer_type = excluded
 INSERT INTO timer_tasks (id, fire_at, workflow_id, timer_type, created_at)
 SELECT 'alarm:' || t.run, tenuto_time(t.alarm), t.run, 'timeout', tenuto_now()
   FROM unnest(%(runs)s::text[], %(alarms)s::bigint[]) AS t (run, alarm)
- WHERE NOT EXISTS (SELECT 1 FROM timer_tasks k WHERE k.workflow_id = t.run AND k.fire_at <= tenuto_time(t.alarm))
+ WHERE (SELECT bool_or(k.fire_at <= tenuto_time(t.alarm)) FROM timer_tasks k WHERE k.workflow_id = t.run) IS NOT TRUE
 ON CONFLICT (id) DO UPDATE SET fire_at = excluded.fire_at
 
--- timers_of: the locations of a run's own timers that are there; one deleted by hand is not (P4).
-SELECT metadata FROM timer_tasks WHERE workflow_id = %(run)s AND metadata IS NOT NULL ORDER BY fire_at, id
+-- timers_of: the locations of a run's own timers that are there; one deleted by hand is not (P4). OFFSET 0: by the index
+-- of runs, and not by the one that has all timers in this order.
+SELECT metadata FROM (SELECT * FROM timer_tasks WHERE workflow_id = %(run)s AND metadata IS NOT NULL OFFSET 0) t
+ ORDER BY fire_at, id
 
 -- delete_timers: all of these executions.
 DELETE FROM timer_tasks WHERE workflow_id = ANY (%(ids)s::text[])
@@ -714,18 +718,20 @@ DELETE FROM hooks WHERE key = %(key)s AND workflow_id = %(run)s AND token_hash <
 
 -- close_hooks: their runs take no more of them; the tokens are free again.
 DELETE FROM hooks h USING unnest(%(tokens)s::text[], %(runs)s::text[]) AS c(token, run)
- WHERE h.token_hash = c.token AND h.workflow_id = c.run
+ WHERE h.token_hash = ANY (ARRAY[c.token]) AND h.workflow_id = ANY (ARRAY[c.run])
 
 -- hook_owner: the open run that has a token.
-SELECT h.workflow_id FROM hooks h JOIN executions e ON e.id = h.workflow_id
+SELECT h.workflow_id FROM hooks h
  WHERE h.token_hash = %(token)s
-   AND e.status IN ('scheduled', 'pending', 'running', 'suspended', 'paused', 'parked')
+   AND (SELECT e.status FROM executions e WHERE e.id = h.workflow_id)
+       IN ('scheduled', 'pending', 'running', 'suspended', 'paused', 'parked')
 
 -- child_origin: whose child an id is.
 SELECT started_by, started_op, target_name, status FROM executions WHERE id = %(id)s
 
 -- told_of: whom to tell about the end of an execution: its parent, then who follows it without having started it.
-SELECT parent_workflow_id, parent_op, 0 FROM executions WHERE id = %(id)s AND parent_workflow_id IS NOT NULL
+-- coalesce, so that executions_parent does not fit: it has all there are in the order that is asked for.
+SELECT parent_workflow_id, parent_op, 0 FROM executions WHERE id = %(id)s AND coalesce(parent_workflow_id, '') <> ''
 UNION ALL
 SELECT workflow_id, op, 1 FROM watchers WHERE target_id = %(id)s
  ORDER BY 3, 1, 2
@@ -755,7 +761,7 @@ WITH picked AS MATERIALIZED (
     SELECT id FROM executions WHERE id = ANY (%(ids)s::text[]) AND type = 'task'
        AND status IN ('scheduled', 'pending') ORDER BY id FOR NO KEY UPDATE)
 UPDATE executions e SET status = 'cancelled', completed_at = tenuto_now(), epoch = e.epoch + 1
-  FROM picked WHERE e.id = picked.id
+ WHERE e.id = ANY (ARRAY(SELECT id FROM picked))
 RETURNING e.id, e.target_name, e.parent_op, e.attempt
 
 -- flag_running_tasks: tasks under way see it at their next heartbeat.
@@ -805,7 +811,7 @@ SELECT status, output, error, attempt, target_name, queue, coalesce(parent_op, '
 WITH due AS MATERIALIZED (
     SELECT id FROM timer_tasks WHERE fire_at <= tenuto_now() AND timer_type <> 'start'
      ORDER BY fire_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED),
-fired AS (DELETE FROM timer_tasks t USING due WHERE t.id = due.id RETURNING t.workflow_id),
+fired AS (DELETE FROM timer_tasks WHERE id = ANY (ARRAY(SELECT id FROM due)) RETURNING workflow_id),
 woken AS (
     INSERT INTO executions (id, type, target_name, queue, status, args, priority, ready_at, created_at,
                             parent_workflow_id)
@@ -819,15 +825,15 @@ SELECT pg_notify('tenuto', '')::text FROM (SELECT 1 FROM woken LIMIT 1) any_woke
 
 -- fire_starts: delayed starts and retries become claimable (Q10); one that was paused meanwhile stays so.
 WITH due AS MATERIALIZED (
-    SELECT t.id, e.id AS execution FROM timer_tasks t JOIN executions e ON e.id = t.workflow_id
+    SELECT t.id, e.id AS execution FROM timer_tasks t JOIN executions e ON e.id = ANY (ARRAY[t.workflow_id])
      WHERE t.timer_type = 'start' AND t.fire_at <= tenuto_now()
      ORDER BY t.fire_at LIMIT %(limit)s FOR UPDATE OF t, e SKIP LOCKED),
-gone AS (DELETE FROM timer_tasks t USING due WHERE t.id = due.id),
+gone AS (DELETE FROM timer_tasks WHERE id = ANY (ARRAY(SELECT id FROM due))),
 ready AS (
     UPDATE executions e
        SET status = CASE WHEN e.pause_requested THEN 'paused' ELSE 'pending' END, pause_requested = false,
            ready_at = tenuto_now()
-      FROM due WHERE e.id = due.execution AND e.status = 'scheduled' RETURNING e.id)
+     WHERE e.id = ANY (ARRAY(SELECT execution FROM due)) AND e.status = 'scheduled' RETURNING e.id)
 SELECT pg_notify('tenuto', '')::text FROM (SELECT 1 FROM ready LIMIT 1) any_ready
 
 -- next_deadline: when the timer loop has to look again.
@@ -853,7 +859,7 @@ WITH picked AS MATERIALIZED (
        AND parked_by IS DISTINCT FROM %(capability)s::text
      ORDER BY id FOR NO KEY UPDATE)
 UPDATE executions e SET status = 'suspended', reason = NULL, parked_by = NULL, reclaims = 0
-  FROM picked WHERE e.id = picked.id RETURNING e.id
+ WHERE e.id = ANY (ARRAY(SELECT id FROM picked)) RETURNING e.id
 
 -- heartbeat: renews all leases of a worker by one row; a late one revives nothing (Q1).
 UPDATE workers SET lease_until = tenuto_now() + %(lease)s * interval '1 millisecond'
@@ -863,7 +869,7 @@ UPDATE workers SET lease_until = tenuto_now() + %(lease)s * interval '1 millisec
 WITH picked AS MATERIALIZED (
     SELECT id FROM executions WHERE lease_owner = %(worker)s AND type = 'workflow' ORDER BY id FOR NO KEY UPDATE)
 UPDATE executions e SET status = 'suspended', lease_owner = NULL, epoch = e.epoch + 1
-  FROM picked WHERE e.id = picked.id RETURNING e.id
+ WHERE e.id = ANY (ARRAY(SELECT id FROM picked)) RETURNING e.id
 
 -- give_back_tasks: claimable again at once, but for those the worker still has; the attempt does not count. Locked in
 -- id order.
@@ -875,7 +881,7 @@ back AS (
     UPDATE executions e
        SET status = 'pending', lease_owner = NULL, epoch = e.epoch + 1, attempt = greatest(e.attempt - 1, 0),
            ready_at = tenuto_now(), holds_slot = false
-      FROM picked WHERE e.id = picked.id RETURNING e.id)
+     WHERE e.id = ANY (ARRAY(SELECT id FROM picked)) RETURNING e.id)
 SELECT pg_notify('tenuto', '')::text FROM (SELECT 1 FROM back LIMIT 1) any_back
 
 -- delete_worker: gone.
@@ -886,14 +892,14 @@ SELECT e.id, e.reclaims,
        coalesce(k.capability, (SELECT capability FROM workers ORDER BY started_at DESC LIMIT 1)), e.pause_requested
   FROM executions e LEFT JOIN workers k ON k.id = e.lease_owner
  WHERE e.lease_owner IS NOT NULL AND e.type = 'workflow' AND (k.id IS NULL OR k.lease_until < tenuto_now())
- ORDER BY e.id LIMIT %(limit)s FOR NO KEY UPDATE OF e SKIP LOCKED
+ ORDER BY e.id || '' LIMIT %(limit)s FOR NO KEY UPDATE OF e SKIP LOCKED
 
 -- lost_tasks: the same for tasks, not locked: their parents come first, so each is looked at again (Q11, section 8).
 SELECT e.id, e.epoch, e.target_name, coalesce(e.parent_op, ''), e.attempt, e.max_attempts, e.backoff_ms,
        e.backoff_max_ms, tenuto_ms(tenuto_now())
   FROM executions e LEFT JOIN workers k ON k.id = e.lease_owner
  WHERE e.lease_owner IS NOT NULL AND e.type = 'task' AND (k.id IS NULL OR k.lease_until < tenuto_now())
- ORDER BY e.id LIMIT %(limit)s
+ ORDER BY e.id || '' LIMIT %(limit)s
 
 -- delete_lost_workers: with their leases swept, nothing needs their rows.
 DELETE FROM workers w
@@ -961,8 +967,8 @@ signals AS (DELETE FROM workflow_signals WHERE workflow_id = ANY (%(ids)s::text[
 following AS (DELETE FROM watchers WHERE workflow_id = ANY (%(ids)s::text[])),
 tokens AS (DELETE FROM hooks WHERE workflow_id = ANY (%(ids)s::text[])),
 details AS (DELETE FROM step_details WHERE workflow_id = ANY (%(ids)s::text[]))
-DELETE FROM watchers WHERE target_id = ANY (%(ids)s::text[])
-    OR target_id IN (SELECT id FROM executions WHERE parent_workflow_id = ANY (%(ids)s::text[]))
+DELETE FROM watchers WHERE target_id = ANY (%(ids)s::text[]
+    || ARRAY(SELECT id FROM executions WHERE parent_workflow_id = ANY (%(ids)s::text[])))
 
 -- delete_executions: by id; tasks, resumes and timers go with them.
 DELETE FROM executions WHERE id = ANY (%(ids)s::text[])
@@ -1011,11 +1017,11 @@ DELETE FROM schedules WHERE name = %(name)s RETURNING name
 SELECT s.name, s.target, s.args, s.queue, s.cron, s.every, s.tz, s.overlap, s.catch_up, tenuto_ms(s.start_at),
        tenuto_ms(s.end_at), tenuto_ms(s.anchor), tenuto_ms(s.next_at), tenuto_ms(s.waiting_at), s.last_id, s.paused,
        s.revision, e.id IS NOT NULL AND e.completed_at IS NULL
-  FROM schedules s LEFT JOIN executions e ON e.id = s.last_id
+  FROM schedules s LEFT JOIN executions e ON e.id = ANY (ARRAY[s.last_id])
  WHERE NOT s.paused
    AND s.name IN (SELECT name FROM schedules WHERE next_at <= tenuto_now()
                   UNION ALL
-                  SELECT w.name FROM schedules w LEFT JOIN executions l ON l.id = w.last_id
+                  SELECT w.name FROM schedules w LEFT JOIN executions l ON l.id = ANY (ARRAY[w.last_id])
                    WHERE w.waiting_at IS NOT NULL AND (l.id IS NULL OR l.completed_at IS NOT NULL))
  ORDER BY s.next_at, s.name LIMIT %(limit)s
 
@@ -1053,6 +1059,50 @@ SELECT id FROM executions e
                                    WHERE c.parent_workflow_id = e.id AND c.type = 'workflow' AND c.completed_at IS NULL)
        END
  ORDER BY completed_at LIMIT %(limit)s
+
+-- outgrown: those of our tables that have become much larger than the planner was told, and whether we may tell it. A
+-- plan is kept by its connection until somebody analyzes the table, so one that was made for an empty table reads all of
+-- it for as long as autovacuum takes to notice. What counts: rows, which may have come into pages that others left; and
+-- pages, also of each index, because what waits is a small part of a large table.
+SELECT t.name, pg_has_role(c.relowner, 'USAGE')
+  FROM unnest(ARRAY['executions', 'hooks', 'queue_starts', 'schedules', 'step_details', 'timer_tasks', 'watchers',
+                    'workflow_execution_context', 'workflow_inbox', 'workflow_signals']) AS t (name)
+  JOIN pg_class c ON c.oid = to_regclass(t.name)
+ WHERE pg_stat_get_live_tuples(c.oid) > 2 * greatest(c.reltuples, 0) + 200
+    OR EXISTS (SELECT 1 FROM pg_class f
+                WHERE f.oid = ANY (c.oid || ARRAY(SELECT indexrelid FROM pg_index WHERE indrelid = c.oid))
+                  AND pg_relation_size(f.oid) / current_setting('block_size')::integer > 2 * greatest(f.relpages, 0) + 8)
+ ORDER BY t.name
+
+-- analyze_executions: everybody makes plans anew. SKIP_LOCKED: who waits for autovacuum stops it.
+ANALYZE (SKIP_LOCKED) executions
+
+-- analyze_hooks: the same.
+ANALYZE (SKIP_LOCKED) hooks
+
+-- analyze_queue_starts: the same.
+ANALYZE (SKIP_LOCKED) queue_starts
+
+-- analyze_schedules: the same.
+ANALYZE (SKIP_LOCKED) schedules
+
+-- analyze_step_details: the same.
+ANALYZE (SKIP_LOCKED) step_details
+
+-- analyze_timer_tasks: the same.
+ANALYZE (SKIP_LOCKED) timer_tasks
+
+-- analyze_watchers: the same.
+ANALYZE (SKIP_LOCKED) watchers
+
+-- analyze_workflow_execution_context: the same.
+ANALYZE (SKIP_LOCKED) workflow_execution_context
+
+-- analyze_workflow_inbox: the same.
+ANALYZE (SKIP_LOCKED) workflow_inbox
+
+-- analyze_workflow_signals: the same.
+ANALYZE (SKIP_LOCKED) workflow_signals
 
 -- identity: what tells this store from every other one.
 SELECT store_id FROM tenuto_meta
@@ -1205,7 +1255,7 @@ SELECT id FROM executions
    AND status IN ('scheduled', 'pending', 'running', 'suspended', 'paused', 'parked')
 
 -- flagged_tasks: what a worker is to stop.
-SELECT id FROM executions WHERE lease_owner = %(worker)s AND type = 'task' AND cancel_requested ORDER BY id
+SELECT id FROM executions WHERE lease_owner = %(worker)s AND type = 'task' AND cancel_requested ORDER BY id || ''
 
 -- page_runs: a page of the runs that fit a filter, by id: the order does not change while they do.
 SELECT id, status FROM executions

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tenuto.store.housekeeping import DueSchedule, Firing, ScheduleRecord
@@ -14,10 +16,13 @@ from tenuto.store.postgres_runs import LATEST, delete, new_run
 __all__ = ["PostgresHousekeeping"]
 
 T = TypeVar("T")
+log = logging.getLogger("tenuto.store")
 
 
 class PostgresHousekeeping:
     """The part of the store that works by the clock. See `store.housekeeping`."""
+
+    _complained = False  # of tables whose statistics are not ours to keep
 
     if TYPE_CHECKING:
         _database: Database
@@ -64,6 +69,19 @@ class PostgresHousekeeping:
         if not await self._here(lambda: self._database.read("expired", values)):
             return 0
         return await self._transact(lambda transaction: _delete_expired(transaction, values))
+
+    async def update_statistics(self) -> int:
+        if self._database.read_only:
+            return 0
+        outgrown = await self._here(lambda: self._database.read("outgrown"))
+        ours = [name for name, is_ours in outgrown if is_ours]
+        if len(ours) < len(outgrown) and not self._complained:
+            self._complained = True
+            others = ", ".join(name for name, is_ours in outgrown if not is_ours)
+            log.warning("only their owner can keep the statistics of %s up to date; autovacuum will, later", others)
+        for name in ours:
+            await self._here(partial(self._database.write, f"analyze_{name}"))
+        return len(ours)
 
     async def recreate(self, run: NewRun, statuses: Sequence[str]) -> bool:
         return await self._transact(lambda transaction: _recreate(transaction, run, statuses))

@@ -122,6 +122,7 @@ PASSED: Final = frozenset(
         "take_background",
         "terminate",
         "timers",
+        "update_statistics",
         "wake",
     }
 )

@@ -57,6 +57,11 @@ class SqliteHousekeeping:
             return 0  # a look first: nearly always there is nothing, and looking costs no commit
         return await self._write(lambda connection: _delete_expired(connection, values))
 
+    async def update_statistics(self) -> int:
+        # Without statistics SQLite takes the index that fits best, which is what every statement is written for. With
+        # them it reads whole tables that were small when they were made: what this is there to prevent.
+        return 0
+
     async def recreate(self, run: NewRun, statuses: Sequence[str]) -> bool:
         return await self._write(lambda connection: _recreate(connection, run, statuses))
 

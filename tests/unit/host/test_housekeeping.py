@@ -106,3 +106,20 @@ async def test_what_is_old_is_deleted_a_part_at_a_time_until_nothing_is_left(sto
     clock.ms += HOUR
     assert await housekeeper(store).delete_expired(HOUR) == DELETED_AT_ONCE + 1
     assert await store.runs() == []
+
+
+async def test_statistics_that_cannot_be_kept_are_said_once_and_again_when_they_fail_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    answers = [StoreUnavailableError("away")] * 3 + [None] * 2 + [StoreUnavailableError("away again")] * 2
+
+    class Sometimes:
+        async def update_statistics(self) -> int:
+            if (error := answers.pop(0)) is not None:
+                raise error
+            return 0
+
+    keeper = housekeeper(Sometimes())
+    while answers:
+        await keeper.update_statistics()
+    assert [message.splitlines()[0].rpartition("TN301 ")[2] for message in caplog.messages] == ["away", "away again"]

@@ -17,9 +17,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.fuzz
 HERE = Path(__file__).parent
 FUZZ = os.environ.get("TENUTO_FUZZ") == "1"
-EXAMPLES = 3_000 if FUZZ else 75
+EXAMPLES = 1_500 if FUZZ else 75
 
 
 def _programs() -> Any:

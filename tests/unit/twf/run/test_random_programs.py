@@ -12,7 +12,8 @@ from tenuto.errors import RunCancelledError, RunFailedError
 from tenuto.testing import Engine
 from tenuto.twf.run import Bindings, load_program
 
-SEEDS = range(int(os.environ.get("TENUTO_SEEDS", "25")))
+pytestmark = pytest.mark.fuzz
+SEEDS = range(1_000 if os.environ.get("TENUTO_FUZZ") == "1" else 25)
 HEAD = """workflow Random(n: int) -> (list):
     signal S(k: int):
         seen.append("S" + k)
