@@ -142,6 +142,17 @@ async def test_a_late_worker_cannot_complete_a_task_it_no_longer_owns(world: Any
     assert [mail.payload for _, mail in await store.mail("r", 0)] == [b"out"]
 
 
+async def test_a_task_that_was_asked_to_stop_and_lost_its_worker_is_cancelled(world: Any, store: Any) -> None:
+    await world.worker()
+    await world.suspended("r", tasks=(world.task(max_attempts=1),))
+    await store.claim_tasks("w", ["step"], None, 5)
+    await store.cancel_task("t")
+    world.clock.ms += LEASE + 1
+    await store.sweep(5, 10)
+    ((_, mail),) = await store.mail("r", 0)
+    assert load(mail.error).kind == "cancelled"
+
+
 async def test_a_task_whose_last_worker_was_lost_has_an_unknown_outcome(world: Any, store: Any) -> None:
     """P2: with one attempt it is attempted at most once, crash included."""
     await world.worker()

@@ -125,7 +125,7 @@ def _claim_limited(
         limits = shelf.queues[name]
         if not limits.limited or (queues is not None and name not in queues):
             continue
-        ready = _ready(shelf, limits, known)
+        ready = _ready(shelf, limits, (known[0] if runs else (), known[1] if tasks else ()))
         picked = choose(ready, _state(shelf, limits).room(here.get(name, 0)), runs, tasks)
         runs -= sum(item.is_run for item in picked)
         tasks -= sum(not item.is_run for item in picked)

@@ -104,10 +104,10 @@ def lease_run(shelf: Shelf, run: RunState, worker_id: str) -> Claim:
 
 def sweep(shelf: Shelf, max_reclaims: int, limit: int) -> int:
     """Takes leases from workers that are gone, and wakes runs that miss a timer; how many leases."""
-    lost = [run for run in shelf.runs.values() if _is_lost(shelf, run.lease_owner)][:limit]
+    lost = [shelf.runs[key] for key in sorted(shelf.runs) if _is_lost(shelf, shelf.runs[key].lease_owner)][:limit]
     for run in lost:
         _sweep_run(shelf, run, max_reclaims)
-    tasks = [key for key, attempts in shelf.attempts.items() if _is_lost(shelf, attempts.lease_owner)]
+    tasks = sorted(key for key, attempts in shelf.attempts.items() if _is_lost(shelf, attempts.lease_owner))
     tasks = tasks[: limit - len(lost)]
     shelf.news += len(lost) + len(tasks)
     for task_id in tasks:

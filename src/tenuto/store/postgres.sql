@@ -896,7 +896,7 @@ SELECT e.id, e.reclaims,
 
 -- lost_tasks: the same for tasks, not locked: their parents come first, so each is looked at again (Q11, section 8).
 SELECT e.id, e.epoch, e.target_name, coalesce(e.parent_op, ''), e.attempt, e.max_attempts, e.backoff_ms,
-       e.backoff_max_ms, tenuto_ms(tenuto_now())
+       e.backoff_max_ms, e.cancel_requested, tenuto_ms(tenuto_now())
   FROM executions e LEFT JOIN workers k ON k.id = e.lease_owner
  WHERE e.lease_owner IS NOT NULL AND e.type = 'task' AND (k.id IS NULL OR k.lease_until < tenuto_now())
  ORDER BY e.id || '' LIMIT %(limit)s

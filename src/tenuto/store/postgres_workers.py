@@ -174,14 +174,16 @@ async def _sweep_runs(transaction: Transaction, max_reclaims: int, limit: int) -
 
 async def _sweep_task(transaction: Transaction, row: Row) -> bool:
     """Counts as a failed attempt; with none left nobody knows whether its effect happened (P2). One transaction."""
-    task_id, epoch, target, operation, attempt, max_attempts, backoff_ms, backoff_max_ms, now = row
+    task_id, epoch, target, operation, attempt, max_attempts, backoff_ms, backoff_max_ms, cancelled, now = row
     retry_at, error = None, None
-    if attempt < max_attempts:
+    if cancelled:
+        pass  # it was asked to stop, and has
+    elif attempt < max_attempts:
         retry_at = now + retry_delay_ms(backoff_ms, backoff_max_ms, attempt)
     else:
         error = interrupted_task(target, operation, attempt)
     # Under the epoch it was seen with: if it ended or was claimed meanwhile, this is refused like any late end.
-    ended = await end_task(transaction, TaskEnd(task_id, epoch, None, error, attempt, retry_at))
+    ended = await end_task(transaction, TaskEnd(task_id, epoch, None, error, attempt, retry_at, cancelled=cancelled))
     if ended:
         await transaction.run("raise_task_epoch", {"id": task_id})
     return ended
