@@ -37,16 +37,18 @@ class Definitions:
     def steps(self) -> list[str]:
         return [item.id for item in registry.definitions("step")]
 
-    def definition(self, workflow: Workflow[..., Any]) -> Definition:
+    def definition(self, workflow: Workflow[..., Any] | None) -> Definition:
+        """Of a workflow; one that is not known here has no hash yet: the worker that knows it brings its own."""
+        if workflow is None:
+            return Definition("")
         known = self._hashes.get(id(workflow))
         if known is None or known[0] is not workflow:
             known = self._hashes[id(workflow)] = (workflow, Definition(*definition_of(workflow)))
         return known[1]
 
     def named(self, target: str) -> Definition:
-        """The definition with an id; an unknown one has no hash yet: the worker that knows it brings its own."""
-        workflow = self.workflow(target)
-        return Definition("") if workflow is None else self.definition(workflow)
+        """The definition with an id."""
+        return self.definition(self.workflow(target))
 
     def hashes(self) -> dict[str, str]:
         return {target: self.named(target).hash for target in self.workflows()}

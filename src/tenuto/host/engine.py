@@ -40,7 +40,7 @@ from tenuto.host.worker import Worker
 from tenuto.kernel.location import check_name, parse
 from tenuto.kernel.records import Mail, MailKind, Rows, UpdateStatus
 from tenuto.kernel.rewind import Undone, recover, rewind
-from tenuto.kernel.turn import Definition, create
+from tenuto.kernel.turn import create
 from tenuto.model.definitions import Workflow, encode_call
 from tenuto.model.durations import Duration, milliseconds
 from tenuto.model.ids import short_name
@@ -113,7 +113,7 @@ class NativeEngine(Scheduling, Queueing):
             workflow.accept(args, kwargs)
             await self._programs.keep()
         call = encode_call(tuple(args), kwargs)
-        definition = Definition("") if workflow is None else self.definitions.definition(workflow)
+        definition = self.definitions.definition(workflow)
         asked = options.get("id")
         run_id = check_name(asked) if asked is not None else f"{short_name(target)}-{secrets.token_hex(8)}"
         first = create(definition, call, await self.store.now())

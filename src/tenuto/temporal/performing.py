@@ -303,6 +303,7 @@ class Performer:
                 parent_close_policy=policy.ABANDON if command.detached else policy.REQUEST_CANCEL,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 memo=memo_of(command.target, self._workflow) or None,
+                priority=priority_of(command.priority),
             )
         except WorkflowAlreadyStartedError:
             self._tell(Done(location, 0, Err(dump(ChildStartError(f"run id {command.run!r} is in use")))))
