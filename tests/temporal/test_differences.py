@@ -353,6 +353,25 @@ async def test_what_a_workflow_cannot_have_on_temporal_is_refused_at_the_call(te
 # --- what both tools show
 
 
+@workflow
+async def sums(left: int, right: int) -> int:
+    return await add_numbers(left, right)
+
+
+@workflow
+async def has_an_urgent_child() -> int:
+    return await (await spawn(sums, 1, 2, priority=2))
+
+
+async def test_the_cluster_gets_the_priority_of_a_child(temporal_stage: Stage) -> None:
+    stage = temporal_stage
+    run = await stage.start(has_an_urgent_child)
+    assert await run.result(timeout=LIMIT) == 3
+    history = await stage.app.engine._connection.handle(run.id).fetch_history()
+    started = [event.start_child_workflow_execution_initiated_event_attributes for event in history.events]
+    assert [one.priority.priority_key for one in started if one.workflow_id] == [1]  # the highest there is
+
+
 async def test_activities_and_timers_are_called_by_their_locations(temporal_stage: Stage) -> None:
     stage = temporal_stage
     run = await stage.start(has_places, key := fresh("places"))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tenuto_portable import EFFECTS, LIMIT, Stage, add_numbers, fresh, held, hold, note
 
-from tenuto import FatalError, Task, spawn, step, wait_for_signal, workflow
+from tenuto import FatalError, Task, step, wait_for_signal, workflow
 from tenuto.errors import ConfigError, DefinitionNotFoundError, StepFailedError, UnsupportedError
 
 
@@ -54,21 +54,6 @@ async def uses_queues(key: str) -> Any:
 
 async def test_steps_run_through_the_queues_they_name(stage: Stage) -> None:
     assert await stage.run(uses_queues, fresh("queues")) == ("done there", 2, 4)
-
-
-@workflow
-async def sums(left: int, right: int) -> int:
-    return await add_numbers(left, right)
-
-
-@workflow
-async def has_an_urgent_child() -> int:
-    return await (await spawn(sums, 1, 2, priority=2))
-
-
-async def test_a_child_may_have_a_priority(stage: Stage) -> None:
-    run = await stage.start(has_an_urgent_child)
-    assert await run.result(timeout=LIMIT) == 3
 
 
 @workflow
