@@ -76,13 +76,20 @@ _make_entry = cast("Callable[[type[Entry], tuple[object, ...]], Entry]", tuple._
 _PLAIN: Final = Struct("<HQQQBBBBB")
 _AT_OUTPUT: Final = _PLAIN.size
 _SHORT: Final = 0x80  # lengths below it take one byte
-_PLAIN_OUTPUT: Final = tuple(bytes((StepStatus.COMPLETED, 1, size)) for size in range(_SHORT))
 _NOTHING_ELSE: Final = b"\x00\x00\x00"  # no error, no undo, no input
 _ONLY_INPUT: Final = b"\x00\x00\x01"
+_ONLY_SHORT_INPUT: Final = tuple(_ONLY_INPUT + bytes((size,)) for size in range(_SHORT))
 
 
 def encode_entry(entry: Entry) -> bytes:
     seq, at, began, flags, kind = entry
+    if type(kind) is Step:
+        status, output, error, undo, called = kind
+        if status is _COMPLETED and output is not None and error is None and undo is None and called is not None:
+            size, called_size = len(output), len(called)
+            if size < _SHORT and called_size < _SHORT:
+                plain = _PLAIN.pack(VERSION, seq, at, began, flags, 0, _COMPLETED_NUMBER, 1, size)
+                return plain + output + _ONLY_SHORT_INPUT[called_size] + called
     tag, write = _KINDS[type(kind)]
     return _HEADER.pack(VERSION, seq, at, began, flags, tag) + write(kind)
 
@@ -123,10 +130,6 @@ def _decode_any_entry(data: bytes) -> Entry:
 
 def _write_step(step: Step) -> bytes:
     status, output, error, undo, called = step
-    if status is _COMPLETED and output is not None and error is None and undo is None and len(output) < _SHORT:
-        if called is None:
-            return _PLAIN_OUTPUT[len(output)] + output + _NOTHING_ELSE
-        return _PLAIN_OUTPUT[len(output)] + output + _ONLY_INPUT + write_data(called)
     return (
         bytes((status,))
         + write_optional(output, write_data)

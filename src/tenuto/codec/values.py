@@ -22,7 +22,7 @@ from tenuto.codec.refusal import Refused, is_dict
 from tenuto.codec.writing import SCALARS, Writer
 from tenuto.errors import DecodingError, EncodingError, LimitError
 
-__all__ = ["DEFAULT_LIMITS", "ValueLimits", "dump", "dump_call", "dump_error", "load"]
+__all__ = ["DEFAULT_LIMITS", "ValueLimits", "dump", "dump_call", "dump_error", "dump_plain_call", "load"]
 
 _CONTAINERS: Final = frozenset({list, dict})
 # Up to so many items our own writer is faster than the look that cbor2 needs.
@@ -32,6 +32,9 @@ _HEADED: Final = 24
 _ARRAYS: Final = tuple(bytes((0x80 + count,)) for count in range(_HEADED))
 _MAPS: Final = tuple(bytes((0xA0 + count,)) for count in range(_HEADED))
 _PAIR: Final = _ARRAYS[2]
+_NAMED_CALLS: Final = tuple(_PAIR + _ARRAYS[0] + head for head in _MAPS)
+# What most steps return: nothing, yes or no, a small number.
+_ONE_BYTE: Final = {cbor2.dumps(value): value for value in (None, False, True, *range(24))}
 # Below this size our own reader is faster than cbor2 and the check of what it gave.
 _SHORT_CUT_BYTES: Final = 128
 
@@ -52,6 +55,14 @@ def dump(value: Any, limits: ValueLimits | None = None) -> bytes:
     if len(data) > limits.size:
         raise LimitError("encoded value", limits.size, len(data))
     return data
+
+
+def dump_plain_call(names: Sequence[bytes], values: Sequence[Any]) -> bytes:
+    """The bytes of a call with these arguments, all by name: scalars, and few of them. The names are encoded already."""
+    parts = [_NAMED_CALLS[len(values)]]
+    for name, value in zip(names, values, strict=False):
+        parts += (name, cbor2.dumps(value))
+    return b"".join(parts)
 
 
 def dump_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
@@ -87,6 +98,8 @@ def dump_error(error: BaseException, limits: ValueLimits = DEFAULT_LIMITS) -> by
 
 def load(data: bytes, limits: ValueLimits = DEFAULT_LIMITS) -> Any:
     """The value of these bytes."""
+    if data in _ONE_BYTE:
+        return _ONE_BYTE[data]
     if len(data) > _SHORT_CUT_BYTES:
         value = _load_plain(data, limits)
         if value is not _NOT_PLAIN:

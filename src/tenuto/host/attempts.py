@@ -29,7 +29,7 @@ class HostedAttempt(Attempt):
     def __init__(
         self, store: Store, command: RunStep | RunRollback, run_id: str | None, owner: str | None = None
     ) -> None:
-        super().__init__(command.name, run_id, command.attempt, command.key)
+        super().__init__(command, run_id)
         self.beat: asyncio.Event | None = None  # set by each heartbeat, where silence has a limit
         self._store = store
         self._owner = owner or run_id  # with whom the details go: the run, or a task by itself
@@ -59,7 +59,7 @@ class HostedAttempt(Attempt):
         said, self._said = self._said, None
         try:
             if said is not None and self._owner is not None:
-                await self._store.keep_details(self.key, self._owner, said)
+                await self._store.keep_details(self.of.key, self._owner, said)
                 self._stored_at = self._loop.time()
         except EnvironmentFault:
             if self._said is None:  # the next heartbeat, or the end of the attempt, tries again
@@ -76,10 +76,12 @@ async def run_limited(
     `owner`: a task without a run, whose details go with it.
     """
     attempt = HostedAttempt(store, command, run_id, owner)
-    heartbeat_ms = command.heartbeat_ms if isinstance(command, RunStep) else None
-    if isinstance(command, RunStep) and (command.attempt > 1 or heartbeat_ms is not None):
-        key = command.key
-        attempt.details = await insist(f"the details of {key} could not be read", lambda: store.details(key))
+    heartbeat_ms: int | None = None
+    if isinstance(command, RunStep):
+        heartbeat_ms = command.spec.heartbeat_ms
+        if command.attempt > 1 or heartbeat_ms is not None:
+            key = command.key
+            attempt.details = await insist(f"the details of {key} could not be read", lambda: store.details(key))
     outcome: Ok | Err | TimedOut
     if command.timeout_ms is None and heartbeat_ms is None:
         try:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from tenuto.errors import CommitUnknownError
-from tenuto.host.runners import Runners
+from tenuto.host.collector import CollectorPaused
+from tenuto.host.runners import Call, Runners
 from tenuto.store.port import Store, TurnCommit, TurnResult
 
 __all__ = ["Committer"]
@@ -18,7 +19,7 @@ BYTES_PER_GROUP: Final = 4 << 20
 SPLIT: Final = 16  # a group of fewer is not worth two
 
 Answer: TypeAlias = Callable[[TurnResult | Exception], None]
-Member: TypeAlias = tuple[TurnCommit, Answer]
+Member: TypeAlias = tuple[TurnCommit, Answer, int]  # and the bytes of its rows
 
 
 class Committer:
@@ -35,18 +36,18 @@ class Committer:
         self._waiting: deque[Member] = deque()
         self._free = self._at_once  # how many more groups may be under way
 
-    def add(self, commit: TurnCommit) -> asyncio.Future[TurnResult]:
-        """What becomes of the turn, once it is durable."""
+    def add(self, commit: TurnCommit, size: int = 0) -> asyncio.Future[TurnResult]:
+        """What becomes of the turn, once it is durable. `size`: how many bytes its rows have, where they may be many."""
         future: asyncio.Future[TurnResult] = asyncio.get_running_loop().create_future()
-        self.hand_in(commit, lambda answer: _settle(future, answer))
+        self.hand_in(commit, lambda answer: _settle(future, answer), size)
         return future
 
-    def hand_in(self, commit: TurnCommit, answer: Answer) -> None:
+    def hand_in(self, commit: TurnCommit, answer: Answer, size: int) -> None:
         """The same for who needs no future: `answer` is called with the result, or with what the store raised."""
-        self._waiting.append((commit, answer))
+        self._waiting.append((commit, answer, size))
         if self._free and len(self._waiting) == 1:
             self._free -= 1
-            self._runners.start(self._flush)
+            self._runners.start(Call(self._flush))
 
     async def _flush(self) -> None:
         try:
@@ -58,9 +59,9 @@ class Committer:
     def _take(self) -> list[Member]:
         waiting = self._waiting
         group = [waiting.popleft()]
-        left = BYTES_PER_GROUP - _size(group[0][0])
+        left = BYTES_PER_GROUP - group[0][2]
         while waiting and len(group) < TURNS_PER_GROUP:
-            left -= _size(waiting[0][0])
+            left -= waiting[0][2]
             if left < 0:
                 break
             group.append(waiting.popleft())
@@ -68,9 +69,9 @@ class Committer:
 
     async def _commit(self, group: list[Member]) -> None:
         try:
-            results = await self._store.commit_group([commit for commit, _ in group])
+            results = await self._store.commit_group([commit for commit, _, _ in group])
         except CommitUnknownError as error:  # done or not: each run is loaded again, nothing is repeated blindly
-            for _, answer in group:
+            for _, answer, _ in group:
                 answer(error)
             return
         except Exception as error:  # noqa: BLE001  # edge 2 of 3: whatever the store raised goes to the run's own task
@@ -88,13 +89,10 @@ class Committer:
         _tell(group[half:], results[half:])
 
 
-def _size(commit: TurnCommit) -> int:
-    return sum([len(value) for _, value in commit.rows.puts])
-
-
 def _tell(group: Sequence[Member], results: Sequence[TurnResult]) -> None:
-    for (_, answer), result in zip(group, results, strict=True):
-        answer(result)
+    with CollectorPaused():
+        for (_, answer, _), result in zip(group, results, strict=True):
+            answer(result)
 
 
 def _settle(future: asyncio.Future[TurnResult], answer: TurnResult | Exception) -> None:

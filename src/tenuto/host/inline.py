@@ -13,7 +13,7 @@ from tenuto.errors import HookTakenError
 from tenuto.host.attempts import run_limited
 from tenuto.host.certainty import insist
 from tenuto.host.effects import token_hash
-from tenuto.host.runners import Runners, Stoppable
+from tenuto.host.runners import Call, Runners, Work
 from tenuto.kernel.commands import RegisterHook, RunRollback, RunStep
 from tenuto.kernel.facts import Done
 from tenuto.kernel.location import Location
@@ -28,24 +28,24 @@ Told: TypeAlias = Callable[[Done], None]
 class InlineWork:
     """The work of one run; `done` is given how each of it ended. What is stopped says nothing any more."""
 
-    __slots__ = ("_runners", "_store", "_threads", "_under_way")
+    __slots__ = ("_runners", "_under_way", "store", "threads")
 
     def __init__(self, store: Store, runners: Runners, threads: Executor) -> None:
-        self._store = store
+        self.store = store
+        self.threads = threads
         self._runners = runners
-        self._threads = threads
-        self._under_way: dict[tuple[Location, int], Stoppable] = {}
+        self._under_way: dict[tuple[Location, int], Work] = {}
 
     def __bool__(self) -> bool:
         return bool(self._under_way)
 
     def attempt(self, run_id: str, command: RunStep | RunRollback, done: Told) -> None:
-        key = (command.location, command.attempt)
-        self._under_way[key] = self._runners.start(partial(self._attempt, run_id, command, done))
+        work = self._under_way[command.location, command.attempt] = _Attempt(self, run_id, command, done)
+        self._runners.start(work)
 
     def open_hook(self, run_id: str, command: RegisterHook, done: Told) -> None:
-        key = (command.location, 0)
-        self._under_way[key] = self._runners.start(partial(self._open_hook, run_id, command, done))
+        work = self._under_way[command.location, 0] = Call(partial(self._open_hook, run_id, command, done))
+        self._runners.start(work)
 
     def stop(self, location: Location) -> None:
         """Stops what is under way for one operation."""
@@ -57,20 +57,35 @@ class InlineWork:
             started.cancel()
         self._under_way.clear()
 
-    async def _attempt(self, run_id: str, command: RunStep | RunRollback, done: Told) -> None:
-        outcome = await run_limited(self._store, command, run_id, self._threads)
-        self._end(Done(command.location, command.attempt, outcome), done)
-
     async def _open_hook(self, run_id: str, command: RegisterHook, done: Told) -> None:
         """The lookup row holds a hash; the token itself lives only in history. Minted here, never by workflow code."""
         token = command.token if command.token is not None else secrets.token_urlsafe(24)
         digest = token_hash(token)
         opened = await insist(
-            f"a hook of run {run_id} could not be opened", lambda: self._store.open_hook(run_id, command.key, digest)
+            f"a hook of run {run_id} could not be opened", lambda: self.store.open_hook(run_id, command.key, digest)
         )
         outcome = Ok(token.encode()) if opened else Err(dump(HookTakenError(f"another open run has {token!r}")))
-        self._end(Done(command.location, 0, outcome), done)
+        self.end(Done(command.location, 0, outcome), done)
 
-    def _end(self, fact: Done, done: Told) -> None:
+    def end(self, fact: Done, done: Told) -> None:
+        """Tells how something ended that nobody has stopped."""
         if self._under_way.pop((fact.location, fact.attempt), None) is not None:
             done(fact)
+
+
+class _Attempt(Work):
+    """An attempt of a step, or of a rollback handler."""
+
+    __slots__ = ("_command", "_done", "_of", "_run_id")
+
+    def __init__(self, of: InlineWork, run_id: str, command: RunStep | RunRollback, done: Told) -> None:
+        super().__init__()
+        self._of = of
+        self._run_id = run_id
+        self._command = command
+        self._done = done
+
+    async def run(self) -> None:
+        command = self._command
+        outcome = await run_limited(self._of.store, command, self._run_id, self._of.threads)
+        self._of.end(Done(command.location, command.attempt, outcome), self._done)

@@ -87,14 +87,16 @@ def under_limits(verb: Verb) -> Verb:
 
 
 class HistorySize:
-    """How long the history of a run in memory is: at most so much, since an entry written twice counts twice."""
+    """How long the history of a run in memory is: at most so much, since what is written twice counts twice, and what is
+    no entry counts as one."""
 
-    __slots__ = ("_bytes", "_entries", "_limits", "_warned", "is_large")
+    __slots__ = ("_bytes", "_entries", "_half", "_limits", "_warned", "is_large")
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._entries = 0
         self._bytes = 0
+        self._half = limits.history_entries // 2, limits.history_bytes // 2
         self._warned = False
         self.is_large = False  # more than half of what is allowed: worth a look
 
@@ -110,17 +112,19 @@ class HistorySize:
         """About how many bytes a run with this history takes in memory; measured, not counted."""
         return 14_000 + 570 * self._entries + self._bytes
 
-    def add(self, rows: EncodedBatch) -> None:
-        """What a turn has written."""
+    def add(self, rows: EncodedBatch) -> int:
+        """What a turn writes; how many bytes that is."""
+        size = 0
         for key, value in rows.puts:
-            if key.startswith(_HISTORY):
-                self._entries += 1
-                self._bytes += len(key) + len(value)
+            size += len(key) + len(value)
+        self._entries += len(rows.puts)
+        self._bytes += size
         self._compare()
+        return size
 
     def _compare(self) -> None:
-        limits = self._limits
-        self.is_large = self._entries * 2 > limits.history_entries or self._bytes * 2 > limits.history_bytes
+        many, much = self._half
+        self.is_large = self._entries > many or self._bytes > much
 
     def warning(self) -> str | None:
         """What to say once, at half of a limit."""

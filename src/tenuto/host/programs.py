@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tenuto.host")
 
-__all__ = ["Programs", "abilities", "child_definition", "is_twf", "loaded_library", "pinned", "version_of"]
+__all__ = ["Programs", "abilities", "child_definition", "is_python", "is_twf", "loaded_library", "pinned", "version_of"]
 
 
 # What is known to be in a store: shared by all who use it in this process.
@@ -46,6 +46,12 @@ def loaded_library() -> Library | None:
 def is_twf(workflow: object) -> TypeGuard[TwfWorkflow]:
     """Whether a workflow is defined by a program."""
     return hasattr(workflow, "compiled")
+
+
+def is_python(target: str) -> bool:
+    """Whether a workflow is known here, and not from a program: its text is the deployed one."""
+    found = registry.get(target)
+    return isinstance(found, Workflow) and not is_twf(cast("object", found))
 
 
 def abilities() -> list[str]:
@@ -77,9 +83,8 @@ class Programs:
 
     async def fetch(self, digest: str, target: str = "") -> None:
         """The program with this hash is loaded, if it is one and there is any."""
-        current = registry.get(target)
-        if isinstance(current, Workflow) and not is_twf(cast("object", current)):
-            return  # a Python workflow: its text is the deployed one
+        if is_python(target):
+            return
         library = loaded_library()
         if not digest or (library is not None and digest in library.programs):
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextvars import Context
 from typing import Protocol
 
@@ -12,7 +13,7 @@ __all__ = ["Rounds"]
 
 
 class TakesTurns(Protocol):
-    def take_usual_turn(self) -> None: ...
+    def take_usual_turn(self, now: int | None) -> None: ...
 
 
 class Rounds:
@@ -21,8 +22,9 @@ class Rounds:
     All that has come for a run by then goes into one turn, and all turns of a round into one commit.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, clock: Callable[[], int | None]) -> None:
         self._context = context
+        self._clock = clock  # None: the time has to be asked for
         self._ready: dict[TakesTurns, None] = {}
 
     def add(self, run: TakesTurns) -> None:
@@ -32,6 +34,7 @@ class Rounds:
 
     def _play(self) -> None:
         ready, self._ready = self._ready, {}
+        now = self._clock()
         with CollectorPaused():
             for run in ready:
-                run.take_usual_turn()
+                run.take_usual_turn(now)

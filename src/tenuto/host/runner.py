@@ -12,20 +12,24 @@ from tenuto.errors import EncodingError, LimitError, RetryableError
 from tenuto.kernel.commands import RunRollback, RunStep
 from tenuto.kernel.operations import Err, Ok
 from tenuto.model.durations import milliseconds
-from tenuto.model.steps import Attempt, StepCall, run_attempt, run_rollback
+from tenuto.model.steps import Attempt, run_attempt, run_rollback
 
 __all__ = ["perform"]
 
 
 async def perform(command: RunStep | RunRollback, attempt: Attempt, threads: Executor | None = None) -> Ok | Err:
-    """How one attempt ended. The value is encoded at once, so that later mutation cannot reach history."""
+    """How one attempt ended. The value is encoded at once, so that later mutation cannot reach history.
+
+    To be awaited in a context of the attempt's own.
+    """
     try:
-        value: Any = None
         if isinstance(command, RunStep):
-            value = await run_attempt(cast("StepCall", command.call), attempt, threads)
+            call: Any = command.call  # the model's own, opaque to the kernel
+            value: Any = await run_attempt(call, attempt, threads)
         else:
             handler = cast("Callable[[Any], object]", command.handler)
             await run_rollback(handler, command.result, attempt, threads)
+            value = None
     except Exception as error:  # noqa: BLE001  # edge 1 of 3: a step may raise anything; it becomes data
         return Err(dump(error), after_ms=_asked_delay(error))
     except asyncio.CancelledError as error:

@@ -11,37 +11,44 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
 from types import coroutine
-from typing import Any, Protocol, TypeAlias
+from typing import Any
 
-__all__ = ["Runners", "Stoppable"]
-
-Work: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+__all__ = ["Call", "Runners", "Work"]
 
 
-class Stoppable(Protocol):
-    """Something under way that can be told to stop."""
+class Work(ABC):
+    """Something to be done in a runner's task, that can be told to stop."""
 
-    def cancel(self) -> object: ...
+    __slots__ = ("cancelled", "task")
 
-
-class _Started:
-    """Work that waits for its turn, or is being done."""
-
-    __slots__ = ("cancelled", "task", "work")
-
-    def __init__(self, work: Work) -> None:
-        self.work = work
+    def __init__(self) -> None:
         self.task: asyncio.Task[None] | None = None  # once it has begun
         self.cancelled = False
 
+    @abstractmethod
+    def run(self) -> Coroutine[Any, Any, None]:
+        """What is to be done."""
+
     def cancel(self) -> None:
+        """Stops it. Cancelled before it has begun, it never begins."""
         self.cancelled = True
         if self.task is not None:
             self.task.cancel()
+
+
+class Call(Work):
+    """The call of a coroutine function, as work."""
+
+    __slots__ = ("run",)
+
+    def __init__(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        super().__init__()
+        self.run = function
 
 
 class Runners:
@@ -49,17 +56,15 @@ class Runners:
 
     def __init__(self, context: Context) -> None:
         self._context = context  # copied for each
-        self._line: deque[_Started] = deque()
+        self._line: deque[Work] = deque()
         self._next: asyncio.Task[None] | None = None  # takes from the line; one that waits is not it any more
         self._busy: set[asyncio.Task[None]] = set()  # the loop itself keeps tasks only weakly
 
-    def start(self, work: Work) -> Stoppable:
-        """Begins work in the loop's next pass. Cancelled before that, it never begins."""
-        started = _Started(work)
-        self._line.append(started)
+    def start(self, work: Work) -> None:
+        """Begins work in the loop's next pass."""
+        self._line.append(work)
         if self._next is None:
             self._open()
-        return started
 
     def _open(self) -> None:
         task = self._next = asyncio.create_task(self._run(), context=self._context)
@@ -69,24 +74,32 @@ class Runners:
     async def _run(self) -> None:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101  # this one
+        line = self._line
         try:
-            while self._next is task and self._line and not task.cancelling():  # its code may have cancelled it
-                started = self._line.popleft()
-                if not started.cancelled:
-                    started.task = task
-                    await self._do(started.work(), self._context.copy(), task)
-                    started.task = None
+            while self._next is task and line and not task.cancelling():  # its code may have cancelled it
+                work = line.popleft()
+                if work.cancelled:
+                    continue
+                work.task = task
+                context = self._context.copy()
+                doing = work.run()
+                try:
+                    waits_for: Any = context.run(doing.send, None)
+                except StopIteration:
+                    pass
+                else:
+                    await self._go_on(doing, waits_for, context, task)
+                work.task = None
         finally:
             if self._next is task:
                 self._leave()
 
     @coroutine
-    def _do(
-        self, work: Coroutine[Any, Any, None], context: Context, task: asyncio.Task[None]
+    def _go_on(
+        self, doing: Coroutine[Any, Any, None], waits_for: Any, context: Context, task: asyncio.Task[None]
     ) -> Generator[Any, Any, None]:
-        """Runs a coroutine in its context. While it waits, another task takes from the line."""
+        """Runs a coroutine that waits to its end, in its context. Meanwhile another task takes from the line."""
         try:
-            waits_for: Any = context.run(work.send, None)
             while True:
                 if self._next is task:
                     self._leave()
@@ -94,10 +107,10 @@ class Runners:
                     value: Any = yield waits_for
                 except BaseException as error:  # noqa: BLE001  # whatever the task is told, its code is told
                     self._return(task)
-                    waits_for = context.run(work.throw, error)
+                    waits_for = context.run(doing.throw, error)
                 else:
                     self._return(task)
-                    waits_for = context.run(work.send, value)
+                    waits_for = context.run(doing.send, value)
         except StopIteration:
             return
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tenuto.codec.rows import EncodedBatch, RunEncoder, decode_rows, mail_key
 from tenuto.codec.values import dump, load
@@ -39,7 +38,6 @@ from tenuto.kernel.location import text
 from tenuto.kernel.operations import Cancelled, Completed, Continued, Err, Failed, Parked
 from tenuto.kernel.records import Mail, Rows
 from tenuto.kernel.turn import Run, Turn
-from tenuto.model.definitions import Workflow
 from tenuto.model.main import run_main
 from tenuto.store.port import Claim, Lease, NewRun, RunRecord, Store, TurnCommit, TurnResult
 
@@ -63,10 +61,10 @@ class HeldRun:
         store: Store,
         committer: Committer,
         definitions: Definitions,
+        programs: Programs,
         threads: Executor,
         runners: Runners,
         rounds: Rounds,
-        workflow: Workflow[..., Any],
         capability: str,
         tell: Callable[[str, Ending | None], None],
         poke: Callable[[], None],
@@ -75,16 +73,15 @@ class HeldRun:
         self._store = store
         self._committer = committer
         self._definitions = definitions
-        self._programs = Programs(store)
+        self._programs = programs
         self._work = InlineWork(store, runners, threads)
         self._rounds = rounds
-        self._workflow = workflow
         self._capability = capability
         self._tell = tell  # those who wait for something about this run
         self._poke = poke  # the worker, where a commit made something claimable
         self._limits = limits
         self._size = HistorySize(limits)
-        self._facts: deque[Fact] = deque()
+        self._facts: list[Fact] = []
         self._seen = 0
         self._unread = False  # mail has arrived since it was last read
         self._awaits_mail = False  # as of the turn that suspended it
@@ -103,8 +100,8 @@ class HeldRun:
 
     # --- life
 
-    def begin(self, new: NewRun, first: Batch) -> Turn:
-        """Takes the first turn of a run that is not stored yet; `advance` stores both together."""
+    def begin(self, new: NewRun, first: Batch, stored: asyncio.Future[bool]) -> Turn:
+        """Takes the first turn of a run that is not stored yet; `advance` stores both together, and tells `stored`."""
         assert first.version is not None and first.input is not None  # noqa: PT018, S101  # as `create` makes it
         assert first.counters is not None  # noqa: S101
         self._new = new
@@ -112,7 +109,7 @@ class HeldRun:
         self.record = RunRecord(
             new.id, new.target, "running", 1, None, None, new.parent, new.detached, new.definition, new.queue
         )
-        self.stored = asyncio.get_running_loop().create_future()
+        self.stored = stored
         self._build(Rows(new.id, "pending", first.version, first.input, first.counters), RunEncoder())
         self._taken = self._take_turn(first.counters.started_at)
         return self._taken
@@ -200,7 +197,9 @@ class HeldRun:
 
     def _ended(self, fact: Done) -> None:
         self._facts.append(fact)
-        self._touch()
+        self._touched = True
+        if self._rests is not None and self._committing is None:
+            self._rounds.add(self)
 
     def _touch(self) -> None:
         """There is something for the next turn."""
@@ -237,7 +236,8 @@ class HeldRun:
                 continue
             if self._size.is_large and turn.outcome is None and (excess := await self._too_long()) is not None:
                 return await self._park(excess)
-            self._perform(turn)
+            with CollectorPaused():
+                self._perform(turn)
             left = None
             if turn.outcome is not None or result is not None:
                 left = await self._left(turn, result)
@@ -259,7 +259,10 @@ class HeldRun:
             if self._unread:
                 await self._read_mail()
             now = self._store.clock()
-            turn = self._take_turn(now if now is not None else await self._store.now())
+            if now is None:
+                now = await self._store.now()
+            with CollectorPaused():
+                turn = self._take_turn(now)
         if len(turn.commands) > self._limits.commands_per_turn:
             too_many = LimitError("commands of one turn", self._limits.commands_per_turn, len(turn.commands))
             turn = Turn(EMPTY, outcome=Parked(too_many))
@@ -267,11 +270,10 @@ class HeldRun:
             return turn, None
         return turn, await self._commit(turn)
 
-    def take_usual_turn(self) -> None:
+    def take_usual_turn(self, now: int | None) -> None:
         """Takes a turn in a round; what is more than rows, or cannot be done here, is left to `advance`."""
         if not self._touched or self._rests is None or self._committing is not None or self.run is None:
             return
-        now = self._store.clock()
         if now is None or self._unread:
             self._wake()
             return
@@ -280,7 +282,7 @@ class HeldRun:
             commit = self._usual_commit(turn)
             if commit is not None:
                 self._committing = turn, commit
-                self._committer.hand_in(commit, self._usual_committed)
+                self._committer.hand_in(commit, self._usual_committed, self._size.add(commit.rows))
                 return
             self._taken = turn
         except Exception as error:  # noqa: BLE001  # edge 2 of 3: it is raised again in the run's own task
@@ -303,23 +305,20 @@ class HeldRun:
             self._answered = answer
             self._wake()
             return
-        if answer.verdict == "committed":
-            self._note(commit)
         if answer.verdict != "committed" or self._size.is_large:
             self._answered = turn, answer
             self._wake()
             return
+        self.timer = commit.alarm
         self._perform(turn)
         if self._touched:
             self._touch()
 
     def _take_turn(self, now: int) -> Turn:
         self._touched = False
-        facts = tuple(self._facts)
-        self._facts.clear()
+        facts, self._facts = self._facts, []
         assert self.run is not None  # noqa: S101  # loaded by take
-        with CollectorPaused():
-            turn = self.run.take_turn(facts, now)
+        turn = self.run.take_turn(facts, now)
         if turn.notices:
             self.notices.extend(turn.notices)
         return turn
@@ -422,21 +421,17 @@ class HeldRun:
 
     async def _hand_in(self, commit: TurnCommit) -> TurnResult:
         try:
-            result = await self._committer.add(commit)
+            result = await self._committer.add(commit, self._size.add(commit.rows))
         except BaseException as error:
             self._say_stored(error)
             raise
         if commit.new is not None:
             self._say_stored(result.verdict == "committed")
         if result.verdict == "committed":
-            self._note(commit)
+            self.timer = commit.alarm
             if commit.outgoing or commit.tasks or commit.runs:
                 self._poke()
         return result
-
-    def _note(self, commit: TurnCommit) -> None:
-        self.timer = commit.alarm
-        self._size.add(commit.rows)
 
     async def _too_long(self) -> LimitError | None:
         """Why the run cannot go on, if its history has become too long; counted again, where it seems so."""
@@ -500,19 +495,18 @@ class HeldRun:
 
     def _perform(self, turn: Turn) -> None:
         run_id = self._require().id
-        with CollectorPaused():
-            for command in turn.commands:
-                match command:
-                    case RunStep() | RunRollback():
-                        self._work.attempt(run_id, command, self._ended)
-                    case CancelStep(location=location):
-                        self._work.stop(location)
-                    case RegisterHook():
-                        self._work.open_hook(run_id, command, self._ended)
-                    case ReplyUpdate():
-                        self._tell(run_id, None)
-                    case _:
-                        pass  # durable: done in the commit
+        for command in turn.commands:
+            match command:
+                case RunStep() | RunRollback():
+                    self._work.attempt(run_id, command, self._ended)
+                case CancelStep(location=location):
+                    self._work.stop(location)
+                case RegisterHook():
+                    self._work.open_hook(run_id, command, self._ended)
+                case ReplyUpdate():
+                    self._tell(run_id, None)
+                case _:
+                    pass  # durable: done in the commit
 
     def _require(self) -> RunRecord:
         assert self.record is not None  # noqa: S101  # set by take

@@ -15,7 +15,7 @@ from tenuto.host.definitions import Definitions
 from tenuto.host.waiters import Ending
 from tenuto.kernel.commands import RunStep
 from tenuto.kernel.location import parse
-from tenuto.kernel.operations import Err, Ok, TimedOut
+from tenuto.kernel.operations import Err, Ok, StepSpec, TimedOut
 from tenuto.kernel.retries import GiveUp, Retry, judge
 from tenuto.model.definitions import Step
 from tenuto.model.steps import StepCall
@@ -89,7 +89,8 @@ class Tasks:
         """How the attempt went; None: it was asked to stop, and has."""
         call = StepCall(step, None, task.input)
         place = parse(task.location)
-        command = RunStep(place, task.attempt, call, task.timeout_ms, task.heartbeat_ms, task.id, step.name)
+        spec = StepSpec(step.name, timeout_ms=task.timeout_ms, heartbeat_ms=task.heartbeat_ms)
+        command = RunStep(place, task.attempt, call, spec, task.id)
         self._attempting.add(task.id)
         try:
             return await run_limited(self._store, command, task.run_id, self._threads, owner=task.run_id or task.id)

@@ -29,26 +29,18 @@ def status_after(turn: Turn) -> str:
 
 def is_usual(turn: Turn) -> bool:
     """Whether it leaves steps in flight and is nothing but rows, as nearly every turn of a long run."""
-    return (
-        turn.outcome is None
-        and bool(turn.waiting.in_flight)
-        and not turn.batch.empty
-        and not any(map(is_durable, turn.commands))
-    )
+    if turn.outcome is not None or not turn.waiting.in_flight or turn.batch.empty:
+        return False
+    for command in turn.commands:  # noqa: SIM110  # every turn asks: no generator
+        if is_durable(command):
+            return False
+    return True
 
 
 def commit_usual(turn: Turn, lease: Lease, encoder: RunEncoder, seen: int) -> TurnCommit:
     """The commit of a usual turn."""
     batch = turn.batch
-    return TurnCommit(
-        lease,
-        "running",
-        encoder.encode(batch),
-        alarm=batch.alarm,
-        seen=seen,
-        mail_done=batch.deleted_mail,
-        definition=batch.version,
-    )
+    return TurnCommit.of_rows(lease, encoder.encode(batch), batch.alarm, seen, batch.deleted_mail, batch.version)
 
 
 def commit_asleep(turn: Turn, lease: Lease, encoder: RunEncoder, new: NewRun, after: int) -> TurnCommit | None:

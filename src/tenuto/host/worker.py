@@ -16,15 +16,17 @@ from typing import Any, Final
 
 from tenuto.errors import CommitUnknownError, DecodingError, EnvironmentFault, RecordError
 from tenuto.host.cache import RunCache
+from tenuto.host.collector import CollectorPaused
 from tenuto.host.commit import Committer
 from tenuto.host.definitions import Definitions
 from tenuto.host.housekeeping import POLL_FOR_OTHERS, Housekeeper
 from tenuto.host.leases import Renewal
 from tenuto.host.limits import Limits
-from tenuto.host.programs import Programs, pinned, version_of
+from tenuto.host.programs import Programs, is_python, version_of
 from tenuto.host.rounds import Rounds
 from tenuto.host.runners import Runners
 from tenuto.host.runs import Contents, HeldRun
+from tenuto.host.starts import Start, Starts
 from tenuto.host.tasks import Tasks
 from tenuto.host.waiters import Ending
 from tenuto.kernel.batch import Batch
@@ -108,8 +110,9 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._context = copy_context()
         self._runners = Runners(self._context)
-        self._rounds = Rounds(self._context)
+        self._rounds = Rounds(self._context, self._store.clock)
         self._committer = Committer(self._store, self._runners)
+        self._starts = Starts(self._store, self._runners, self._begin_start)
         await self._register()
         await self._housekeeper.take()
         self._loops = [
@@ -291,6 +294,8 @@ class Worker:
         try:
             rows, mail = await asyncio.gather(self._rows_of(others), self._store.mail_of(above))
             for claim in claims:
+                if is_python(claim.record.target):
+                    continue  # its text is the deployed one
                 if (stored := rows.get(claim.lease.run_id)) is not None:
                     await self._programs.fetch(version_of(stored), claim.record.target)
         except BaseException:
@@ -298,24 +303,24 @@ class Worker:
             raise
         if self._id != worker_id:
             return  # lost meanwhile, with everything it had
-        for claim in claims:
-            run_id = claim.lease.run_id
-            held = cached.get(run_id) or self._hold(claim.record.target, version_of(rows.get(run_id, [])))
-            self._drive(run_id, held, claim, Contents(rows.get(run_id), mail.get(run_id, [])))
+        with CollectorPaused():
+            for claim in claims:
+                run_id = claim.lease.run_id
+                held = cached.get(run_id) or self._hold()
+                self._take(claim, held, Contents(rows.get(run_id), mail.get(run_id, [])))
 
     async def _rows_of(self, run_ids: Sequence[str]) -> dict[str, list[tuple[bytes, bytes]]]:
         return await self._store.rows_of(run_ids) if run_ids else {}
 
-    def _hold(self, target: str, digest: str = "") -> HeldRun:
-        workflow = pinned(target, digest, self._definitions.workflow(target))
+    def _hold(self) -> HeldRun:
         return HeldRun(
             self._store,
             self._committer,
             self._definitions,
+            self._programs,
             self._threads,
             self._runners,
             self._rounds,
-            workflow,
             self._capability,
             self._tell,
             self.poke,
@@ -328,32 +333,48 @@ class Worker:
         Where this worker may have it and has room, its first turn is stored with it, and it goes on at once: nobody
         has to find it first. A turn that leaves nothing to do here, because the run waits, needs no room.
         """
-        target = new.target
-        limited = await self._store.limited()
-        has_room = len(self._driving) < self._concurrency  # nothing is awaited from here until the run is held
+        if asyncio.get_running_loop() is not self._loop:
+            return await self._store.create(new)
+        start = self._starts.add(new, first)
+        stored = await start.stored
+        if not stored and not start.plain:
+            # Its id or key is taken, or its queue was told something meanwhile. Stored plainly, it shows which.
+            start.stored = self._loop.create_future()
+            self._store_plainly(start)
+            stored = await start.stored
+        if start.plain:
+            self._others_wait = True
+            self.poke()
+        else:
+            self._expect_timer(start.alarm)
+        return stored
+
+    def _begin_start(self, start: Start, limited: frozenset[str]) -> None:
+        """Takes the first turn of a new run, where this worker may have it; nothing is awaited until it is held."""
+        new, first, target = start.new, start.first, start.new.target
+        has_room = len(self._driving) < self._concurrency
         if new.queue in limited or not (has_room or target in self._waits_first) or not self._may_begin(new):
-            return await self._store_pending(new)
+            self._store_plainly(start)
+            return
         assert first.counters is not None  # noqa: S101  # as `create` makes it
-        held = self._hold(target)
-        turn = held.begin(new._replace(worker=self._id), first)
+        held = self._hold()
+        turn = held.begin(new._replace(worker=self._id), first, start.stored)
         if (asleep := held.commit_asleep(first.counters.started_at + FAR_MS)) is not None:
             self._waits_first.add(target)
             held.drop()  # before its commit: of thousands that go to sleep together none has to be in memory
             self._say(new.id, held.notices)
-            result = await self._committer.add(asleep)
-            self._expect_timer(asleep.alarm)
-            return result.verdict == "committed" or await self._store_pending(new)
-        if not turn.waiting.in_flight:
+            start.alarm = asleep.alarm
+            self._committer.hand_in(asleep, start.answered, 0)
+        elif not turn.waiting.in_flight:
             self._waits_first.add(target)
+            self._drive(new.id, held)
         else:
             self._waits_first.discard(target)
-            if not has_room:
+            if has_room:
+                self._drive(new.id, held)
+            else:
                 held.drop()
-                return await self._store_pending(new)
-        self._drive(new.id, held)
-        assert held.stored is not None  # noqa: S101  # by begin
-        # Refused: its id or key is taken, or its queue was told something meanwhile. Stored plainly, it shows which.
-        return await held.stored or await self._store_pending(new)
+                self._store_plainly(start)
 
     async def signal(self, run_id: str, mail: Mail, message_id: str | None) -> None:
         """Stores a signal. A run that waits in this worker's memory takes it at once: nobody has to find it first."""
@@ -369,7 +390,7 @@ class Worker:
                 self.poke()
             elif number == held.seen + 1 and self._cache.get(run_id) is held and held.is_current(claim):
                 self._cache.pop(run_id)
-                self._drive(run_id, held, claim, Contents(None, [(number, mail)]))
+                self._take(claim, held, Contents(None, [(number, mail)]))
             else:
                 await self._begin([claim])
         except CommitUnknownError:
@@ -387,32 +408,37 @@ class Worker:
             and (self._queues is None or new.queue in self._queues)
             and new.id not in self._held
             and self._definitions.workflow(new.target) is not None
-            and asyncio.get_running_loop() is self._loop
         )
 
-    async def _store_pending(self, new: NewRun) -> bool:
-        if asyncio.get_running_loop() is not self._loop:
-            return await self._store.create(new)
-        result = await self._committer.add(TurnCommit(Lease(new.id, 0), "pending", new=new))
-        self._others_wait = True
-        self.poke()
-        return result.verdict == "committed"
+    def _store_plainly(self, start: Start) -> None:
+        """Stores a new run for anybody to claim."""
+        start.plain = True
+        self._committer.hand_in(TurnCommit(Lease(start.new.id, 0), "pending", new=start.new), start.answered, 0)
 
-    def _drive(self, run_id: str, held: HeldRun, claim: Claim | None = None, contents: Contents | None = None) -> None:
+    def _take(self, claim: Claim, held: HeldRun, contents: Contents) -> None:
+        """Lets a claimed run go on."""
+        unreadable: Exception | None = None
+        try:
+            held.take(claim, contents)
+        except Exception as error:  # noqa: BLE001  # edge 2 of 3: it is raised in the run's own task
+            unreadable = error
+        self._drive(claim.lease.run_id, held, unreadable)
+
+    def _drive(self, run_id: str, held: HeldRun, unreadable: Exception | None = None) -> None:
         self._held[run_id] = held
         if self._begun_meanwhile is not None:
             self._begun_meanwhile.add(run_id)
         # In the worker's own context: what runs see must not depend on who started or signalled them here.
         self._driving[run_id] = asyncio.create_task(
-            self._drive_on(run_id, held, claim, contents), context=self._context.copy()
+            self._drive_on(run_id, held, unreadable), context=self._context.copy()
         )
 
-    async def _drive_on(self, run_id: str, held: HeldRun, claim: Claim | None, contents: Contents | None) -> None:
+    async def _drive_on(self, run_id: str, held: HeldRun, unreadable: Exception | None) -> None:
         left = "lost"
         try:
             try:
-                if claim is not None and contents is not None:
-                    held.take(claim, contents)
+                if unreadable is not None:
+                    raise unreadable
                 left = await held.advance()
             except (RecordError, DecodingError) as error:
                 left = await held.park(error)  # its rows cannot be read here: trying again would not help

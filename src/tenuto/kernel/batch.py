@@ -8,7 +8,8 @@ Rules:
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, cast
 
 from tenuto.kernel.location import Location
 from tenuto.kernel.records import Counters, Entry, Mail, Metadata, Update
@@ -51,6 +52,13 @@ class Batch(NamedTuple):
     counters: Counters | None = None
     alarm: int | None = None
 
+    @staticmethod
+    def of_entries(
+        entries: tuple[tuple[Location, Entry], ...], state: str | None = None, alarm: int | None = None
+    ) -> Batch:
+        """A batch of nothing else: nearly every turn makes one, and naming all fields would take five times as long."""
+        return _make_batch(Batch, (*_BEFORE, entries, (), (), (), state, *_BEHIND_STATE, alarm))
+
     @property
     def empty(self) -> bool:
         """Whether nothing would be written (the alarm is not a row of the run)."""
@@ -65,3 +73,5 @@ class Batch(NamedTuple):
 EMPTY = Batch()
 _ENTRIES = Batch._fields.index("entries")
 _BEFORE, _BEHIND = EMPTY[:_ENTRIES], EMPTY[_ENTRIES + 1 : -1]  # the alarm is the last
+_BEHIND_STATE = EMPTY[Batch._fields.index("state") + 1 : -1]
+_make_batch = cast("Callable[[type[Batch], tuple[object, ...]], Batch]", tuple.__new__)  # pyright: ignore[reportUnknownMemberType]

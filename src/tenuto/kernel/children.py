@@ -13,6 +13,7 @@ from typing import Final
 from tenuto.kernel.commands import CancelChild, RegisterHook, SendSignal, StartChild
 from tenuto.kernel.core import Core
 from tenuto.kernel.facts import Done
+from tenuto.kernel.history import Node
 from tenuto.kernel.operations import ChildOp, Err, Ok
 from tenuto.kernel.pending import OperationFuture, Pending
 from tenuto.kernel.records import Child, ChildMode, Entry, Flag
@@ -30,8 +31,11 @@ _WORDS: Final = {
 class Children:
     """What one run started or sent elsewhere."""
 
+    __slots__ = ("_core", "began", "found")
+
     def __init__(self, core: Core) -> None:
         self._core = core
+        self.began = False  # something was started or sent since the run was loaded
         self.found: list[Pending] = []  # unsettled on load: done, unless the inbox says otherwise
 
     def issue(self, op: ChildOp) -> asyncio.Future[bytes]:
@@ -52,6 +56,14 @@ class Children:
                 self.found.append(pending)
         return pending.future
 
+    def open(self) -> list[tuple[Node, Child]]:
+        """The children that have not ended, and where they are recorded."""
+        core = self._core
+        if not self.began and not any(type(entry.kind) is Child for _, entry in core.rows.history):
+            return []  # as in most runs, which need not be walked through for it
+        found = [(node, _open_child(node.entry)) for node in core.history.root.walk() if node.entry is not None]
+        return [(node, child) for node, child in found if child is not None]
+
     def ended(self, spawned: asyncio.Future[bytes]) -> asyncio.Future[bytes]:
         assert isinstance(spawned, OperationFuture) and spawned.pending is not None  # noqa: PT018, S101
         assert spawned.pending.ended is not None  # noqa: S101  # only spawns have an end
@@ -61,6 +73,7 @@ class Children:
         core = self._core
         node = pending.node
         op: ChildOp = pending.op
+        self.began = True
         run = op.run if op.run is not None else ("" if op.mode is ChildMode.HOOK else core.key(node))
         core.journal.put(
             node, Entry(0, 0, pending.started, pending.flags, Child(op.mode, 0, run, op.target)), force=True
@@ -171,3 +184,9 @@ class Children:
         core.journal.put(node, entry._replace(flags=entry.flags | Flag.CANCELLED), force=True)
         if not asked and entry.kind.mode is ChildMode.SPAWN:
             core.journal.command(node, CancelChild(node.location, entry.kind.run))
+
+
+def _open_child(entry: Entry) -> Child | None:
+    kind = entry.kind
+    is_child = type(kind) is Child and kind.mode is ChildMode.SPAWN
+    return kind if is_child and not entry.seq and not entry.flags & Flag.CANCELLED else None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from tenuto.kernel.location import Location
-from tenuto.kernel.operations import Call, Err, Ok, StepOp
+from tenuto.kernel.location import Location, text
+from tenuto.kernel.operations import Call, Err, Ok, StepOp, StepSpec
 
 __all__ = [
     "CancelChild",
@@ -15,6 +15,7 @@ __all__ = [
     "CloseHook",
     "Command",
     "EnqueueTask",
+    "Origin",
     "RegisterHook",
     "ReplyUpdate",
     "RunRollback",
@@ -26,15 +27,42 @@ __all__ = [
 ]
 
 
+class Origin(NamedTuple):
+    """The run that operations come from, as their keys name it."""
+
+    run_id: str
+    generation: int
+    rewinds: int
+
+    def key(self, location: Location) -> str:
+        """The idempotency key of what is at a place; also a task's id and a child's default id."""
+        rewound = f"~{self.rewinds}" if self.rewinds else ""
+        return f"{self.run_id}:{self.generation}:{text(location)}{rewound}"
+
+
 class RunStep(NamedTuple):
     location: Location
     attempt: int
     call: Call
-    timeout_ms: int | None
-    heartbeat_ms: int | None
-    key: str  # idempotency key
-    name: str
-    max_attempts: int = 3
+    spec: StepSpec
+    origin: Origin | str  # of a task, which may have no run: its id
+
+    @property
+    def key(self) -> str:
+        """The idempotency key; made when it is asked for, since most steps never do."""
+        return self.origin if isinstance(self.origin, str) else self.origin.key(self.location)
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def timeout_ms(self) -> int | None:
+        return self.spec.timeout_ms
+
+    @property
+    def heartbeat_ms(self) -> int | None:
+        return self.spec.heartbeat_ms
 
 
 class RunRollback(NamedTuple):

@@ -29,6 +29,8 @@ __all__ = ["Commits"]
 class Commits:
     """The loops and receives of one run, as far as they commit."""
 
+    __slots__ = ("_core", "_mailbox")
+
     def __init__(self, core: Core, mailbox: Mailbox) -> None:
         self._core = core
         self._mailbox = mailbox

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from typing import Any, NoReturn, TypeAlias
 
 from tenuto.errors import DecodingError, Evicted
+from tenuto.kernel.commands import Origin
 from tenuto.kernel.history import Divergence, History, Node, Recorded, describe
 from tenuto.kernel.journal import Journal
-from tenuto.kernel.location import text
 from tenuto.kernel.loop import Loop
 from tenuto.kernel.pending import OperationFuture, Pending
 from tenuto.kernel.records import Entry, Flag, Removed, Rows
@@ -33,9 +33,35 @@ Begin: TypeAlias = Callable[[Pending], None]
 class Core:
     """The shared state of one run's parts. `Run` adds the turn itself."""
 
+    __slots__ = (
+        "_order",
+        "counters",
+        "cursor",
+        "divergence",
+        "dump",
+        "fault",
+        "feeding",
+        "held",
+        "history",
+        "inert",
+        "inline",
+        "inserted_open",
+        "internal",
+        "issued",
+        "journal",
+        "load",
+        "loop",
+        "next_seq",
+        "origin",
+        "outstanding",
+        "rows",
+        "timers",
+    )
+
     def __init__(self, rows: Rows, *, strict: bool, dump: Callable[[Any], bytes], load: Callable[[bytes], Any]) -> None:
         self.rows = rows
         self.counters = rows.counters
+        self.origin = Origin(rows.run_id, rows.counters.generation, rows.counters.rewinds)
         self.dump = dump
         self.load = load
         self.history = History(rows)
@@ -120,9 +146,7 @@ class Core:
 
     def key(self, node: Node) -> str:
         """The idempotency key of what is at a place; also a task's id and a child's default id."""
-        counters = self.counters
-        rewound = f"~{counters.rewinds}" if counters.rewinds else ""
-        return f"{self.rows.run_id}:{counters.generation}:{text(node.location)}{rewound}"
+        return self.origin.key(node.location)
 
     # --- issuing and settling
 
@@ -140,7 +164,7 @@ class Core:
 
     def insertion_flag(self) -> int:
         """INSERTED for what is first issued, live, while anything is left over."""
-        return Flag.INSERTED if not self.feeding and self.left_over else Flag.NONE
+        return Flag.INSERTED if not self.feeding and (self.history.left_over or self.held) else Flag.NONE
 
     @property
     def left_over(self) -> bool:
@@ -163,9 +187,10 @@ class Core:
         """The operation is settled or withdrawn."""
         pending.gone = True
         pending.node.pending = None
-        outstanding = self.outstanding.pop(pending, None) is not None
+        outstanding = bool(self.outstanding) and self.outstanding.pop(pending, None) is not None
         self.inline.pop(pending.node, None)
-        self.timers.stop(pending.node)
+        if self.timers.live:
+            self.timers.stop(pending.node)
         if pending.flags & Flag.INSERTED:
             self.inserted_open -= 1
         elif outstanding and self.left_over and not self.divergence.strict:

@@ -47,6 +47,8 @@ __all__ = ["EngineSide"]
 class EngineSide(Core):
     """The parts of a run, and the port over them."""
 
+    __slots__ = ("children", "commits", "mailbox", "marks", "replay", "sleeps", "steps")
+
     def __init__(
         self,
         rows: Rows,
@@ -63,16 +65,7 @@ class EngineSide(Core):
         self.children = Children(self)
         self.commits = Commits(self, self.mailbox)
         self.marks = Marks(self)
-        self.replay = Replay(
-            self,
-            names,
-            steps=self.steps,
-            sleeps=self.sleeps,
-            mailbox=self.mailbox,
-            children=self.children,
-            commits=self.commits,
-            cancel=self.cancel_root,
-        )
+        self.replay = Replay(self, names)
 
     def cancel_root(self) -> None:
         """Cancels the run's main task."""

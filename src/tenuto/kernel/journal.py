@@ -50,7 +50,7 @@ class Journal:
         self._deleted_mail: list[int] = []
         self._trims: list[Trim] = []
         self._updates: dict[str, Update] = {}
-        self._commands: dict[tuple[Node | str, type[Command]], Command] = {}
+        self.commands: dict[tuple[Node | str, type[Command]], Command] = {}  # of this turn
 
     # --- entries
 
@@ -137,11 +137,11 @@ class Journal:
         self.forced = True
 
     def command(self, key: Node | str, command: Command) -> None:
-        self._commands[key, type(command)] = command
+        self.commands[key, type(command)] = command
 
     def unask(self, key: Node | str, sort: type[Command]) -> bool:
         """Takes back a command of this turn; whether there was one."""
-        return bool(self._commands) and self._commands.pop((key, sort), None) is not None
+        return bool(self.commands) and self.commands.pop((key, sort), None) is not None
 
     def begin_anew(self) -> None:
         """The next run of the chain begins: names, history and metadata go, what was kept for them too."""
@@ -155,10 +155,10 @@ class Journal:
     # --- emission
 
     def take_commands(self) -> tuple[Command, ...]:
-        if not self._commands:
+        if not self.commands:
             return ()
-        commands = tuple(self._commands.values())
-        self._commands.clear()
+        commands = tuple(self.commands.values())
+        self.commands.clear()
         return commands
 
     def take_notices(self) -> tuple[str, ...]:
@@ -171,18 +171,20 @@ class Journal:
     def take_batch(self, state: str, alarm: int | None, *, busy: bool) -> Batch:
         """The batch of a turn that leaves the run in this state; empty while nothing forces one and it is busy."""
         if not self.forced and busy:
-            return Batch(alarm=alarm)
+            return Batch.of_entries((), None, alarm)
         moved = state if state != self._state else None
         entries: tuple[tuple[Location, Entry], ...] = ()
         if self._entries:
-            entries = tuple([(node.location, entry) for node, entry in self._entries.items()])
-            for node in self._entries:
+            written: list[tuple[Location, Entry]] = []
+            for node, entry in self._entries.items():
                 node.stored = True
+                written.append((node.location, entry))
+            entries = tuple(written)
             self._entries.clear()
         self.forced = False
         self._state = state
         if not self._has_more:  # a step's row, and perhaps the state: nearly every batch of a long run
-            return Batch(entries=entries, state=moved, alarm=alarm)
+            return Batch.of_entries(entries, moved, alarm)
         batch = Batch(
             cleared=self.cleared,
             trims=tuple(self._trims),

@@ -20,7 +20,7 @@ from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, copy_context
 from inspect import currentframe
 from types import CodeType
-from typing import Any, Final, NoReturn, Protocol, TypeVar, TypeVarTuple
+from typing import Any, Final, NoReturn, Protocol, TypeAlias, TypeVar, TypeVarTuple
 
 from tenuto.errors import Evicted, ForeignCallError, RunawayTurnError
 from tenuto.kernel.scope import Scope, current_scope
@@ -31,6 +31,10 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 HANDLES_PER_DRAIN: Final = 1_000_000
+
+Before: TypeAlias = "tuple[asyncio.AbstractEventLoop | None, tuple[Any, Any]]"  # the running loop, and hooks
+_get_running_loop: Final = asyncio._get_running_loop
+_set_running_loop: Final = asyncio._set_running_loop
 
 # Python 3.11 runs the awaitable of `wait_for` in a task of its own, later versions do not: such a task must not be a
 # scope, or locations would depend on the version.
@@ -56,9 +60,7 @@ class LoopOwner(Protocol):
 
     def report(self, message: str) -> None: ...
 
-    def has_stopped(self) -> bool:
-        """Whether the turn is to be dropped."""
-        ...
+    fault: Exception | None  # why the turn is to be dropped
 
 
 class Handle(asyncio.Handle):
@@ -303,12 +305,21 @@ class Loop(asyncio.AbstractEventLoop):
 
     # --- what the run does with it
 
-    def running(self) -> _Running:
-        """Makes this the running loop, and puts back the host's own afterwards."""
-        return _Running(self)
+    def enter(self) -> Before:
+        """Makes this the running loop; `leave` puts back what was before."""
+        before = _get_running_loop(), sys.get_asyncgen_hooks()
+        _set_running_loop(self)
+        # An abandoned async generator is dropped, not finalised on the loop whenever the collector comes by.
+        sys.set_asyncgen_hooks(_ignore, _ignore)
+        return before
+
+    def leave(self, before: Before) -> None:
+        loop, hooks = before
+        sys.set_asyncgen_hooks(*hooks)
+        _set_running_loop(loop)
 
     def drain(self) -> None:
-        """Runs handles until none is ready, or the owner says stop. Only while `running`."""
+        """Runs handles until none is ready, or the owner says stop. Only between `enter` and `leave`."""
         ready = self.ready
         owner = self._owner
         budget = HANDLES_PER_DRAIN
@@ -325,7 +336,7 @@ class Loop(asyncio.AbstractEventLoop):
                 pass  # asyncio has made it the task's outcome already; a workflow cannot end the worker
             except Exception as error:  # noqa: BLE001  # a callback of call_soon may raise anything; asyncio logs it too
                 self.call_exception_handler({"message": "a callback raised", "exception": error})
-            if owner.has_stopped():
+            if owner.fault is not None:
                 ready.clear()
 
     def close_tasks(self) -> list[str]:
@@ -333,36 +344,19 @@ class Loop(asyncio.AbstractEventLoop):
         self._inert = True
         self.ready.clear()
         refused: list[str] = []
-        with self.running():
+        before = self.enter()
+        try:
             for task in list(self.alive.values()):
                 if task.done():
                     continue
                 for coro in (task.get_coro(), task.inner):
                     if coro is not None and not _close(task.context, coro):
                         refused.append(task.get_name())
+        finally:
+            self.leave(before)
         self.ready.clear()
         self.alive.clear()
         return refused
-
-
-class _Running:
-    """A loop runs inside the block. A class and no generator: it is entered for every turn."""
-
-    __slots__ = ("_before", "_hooks", "_loop")
-
-    def __init__(self, loop: Loop) -> None:
-        self._loop = loop
-
-    def __enter__(self) -> None:
-        self._before = asyncio._get_running_loop()
-        self._hooks = sys.get_asyncgen_hooks()
-        asyncio._set_running_loop(self._loop)
-        # An abandoned async generator is dropped, not finalised on the loop whenever the collector comes by.
-        sys.set_asyncgen_hooks(firstiter=_ignore, finalizer=_ignore)
-
-    def __exit__(self, *_: object) -> None:
-        sys.set_asyncgen_hooks(*self._hooks)
-        asyncio._set_running_loop(self._before)
 
 
 _NO_CONTEXT: Final = Context()

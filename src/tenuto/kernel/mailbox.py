@@ -48,6 +48,8 @@ class Listener:
 class _Seen:
     """Numbers of mail that was given before. Of long ago only the newest is remembered: numbers grow."""
 
+    __slots__ = ("_before", "_given", "_taken")
+
     def __init__(self, taken: Iterable[int]) -> None:
         self._taken = frozenset(taken)  # by recorded history; older mail may still be waiting
         self._given: set[int] = set()
@@ -66,6 +68,8 @@ class _Seen:
 class Mailbox:
     """The messages of one run."""
 
+    __slots__ = ("_core", "_otherwise", "_seen", "_signals", "_undecided", "_waits", "listener", "updates")
+
     def __init__(self, core: Core) -> None:
         self._core = core
         self._signals: dict[int, Signal] = {}
@@ -75,9 +79,11 @@ class Mailbox:
         self._otherwise: tuple[str, str | None] = ("not_accepting", None)
         self.updates = dict(core.rows.updates)
         self._seen = _Seen(
-            int(entry.kind.taken.id, 16)
-            for _, entry in core.rows.history
-            if type(entry.kind) is Message and entry.kind.taken is not None
+            [
+                int(entry.kind.taken.id, 16)
+                for _, entry in core.rows.history
+                if type(entry.kind) is Message and entry.kind.taken is not None
+            ]
         )
 
     @property
@@ -218,7 +224,7 @@ class Mailbox:
 
     def _close_wait(self, wait: Pending) -> None:
         self._waits.pop(wait, None)
-        self._core.close_pending(wait)
+        self._close(wait)
 
     def withdraw(self, pending: Pending) -> None:
         core = self._core
@@ -276,7 +282,11 @@ class Mailbox:
     def _withdraw_take(self, pending: Pending) -> None:
         if self.listener is not None and self.listener.taking is pending:
             self.listener.taking = None
+        self._close(pending)
+
+    def _close(self, pending: Pending) -> None:
         self._core.close_pending(pending)
+        pending.future.pending = None  # nobody withdraws it any more: no circle for the collector
 
     def _candidates(self) -> Iterator[Signal | UpdateAsked]:
         """What the listener may take, oldest first."""
@@ -336,7 +346,7 @@ class Mailbox:
     def _hand_over(self, pending: Pending, dispatch: Dispatch) -> None:
         if self.listener is not None:
             self.listener.taking = None
-        self._core.close_pending(pending)
+        self._close(pending)
         pending.give(dispatch)
 
     # --- replay of dispatches
@@ -393,9 +403,9 @@ class Mailbox:
         self._core.journal.update(update_id, answered)
         self._core.journal.command(update_id, ReplyUpdate(update_id, result))
 
-    def unanswered(self) -> Iterator[str]:
+    def unanswered(self) -> list[str]:
         """Admitted updates that have no answer yet."""
-        return (key for key, update in list(self.updates.items()) if update.status is UpdateStatus.ACCEPTED)
+        return [key for key, update in self.updates.items() if update.status is UpdateStatus.ACCEPTED]
 
     def forget_seqs(self, update_ids: list[str] | None = None) -> None:
         """These updates (all, without a list) are not replayed any more."""

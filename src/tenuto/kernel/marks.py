@@ -29,6 +29,8 @@ __all__ = ["Marks"]
 class Marks:
     """The observed entries of one run."""
 
+    __slots__ = ("_core",)
+
     def __init__(self, core: Core) -> None:
         self._core = core
 

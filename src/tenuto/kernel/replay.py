@@ -10,18 +10,15 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from tenuto.errors import Evicted, HistoryDivergedError, NondeterminismError
-from tenuto.kernel.children import Children
-from tenuto.kernel.commits import Commits
-from tenuto.kernel.core import Core
 from tenuto.kernel.history import Node, Recorded, describe
 from tenuto.kernel.location import ROOT, Location, name_of, text
-from tenuto.kernel.mailbox import Mailbox
 from tenuto.kernel.records import Cancel, Child, Flag, Loop, Message, Sleep, Step
-from tenuto.kernel.sleeps import Sleeps
-from tenuto.kernel.steps import Steps
+
+if TYPE_CHECKING:
+    from tenuto.kernel.engine_side import EngineSide
 
 __all__ = ["Replay"]
 
@@ -29,26 +26,11 @@ __all__ = ["Replay"]
 class Replay:
     """The recorded facts of one run on their way back into its code."""
 
-    def __init__(
-        self,
-        core: Core,
-        names: frozenset[str] | None,
-        *,
-        steps: Steps,
-        sleeps: Sleeps,
-        mailbox: Mailbox,
-        children: Children,
-        commits: Commits,
-        cancel: Callable[[], None],
-    ) -> None:
+    __slots__ = ("_core", "_names")
+
+    def __init__(self, core: EngineSide, names: frozenset[str] | None) -> None:
         self._core = core
         self._names = names
-        self._steps = steps
-        self._sleeps = sleeps
-        self._mailbox = mailbox
-        self._children = children
-        self._commits = commits
-        self._cancel = cancel
 
     def _look_ahead(self) -> None:
         core = self._core
@@ -111,10 +93,10 @@ class Replay:
         if isinstance(place, Cancel):
             return True
         if isinstance(place, str):
-            return self._mailbox.awaits_update(place)
+            return self._core.mailbox.awaits_update(place)
         kind = place.entry.kind if place.entry is not None else None
         if type(kind) is Message and _is_dispatch(place):
-            return self._mailbox.awaits_signal(place)
+            return self._core.mailbox.awaits_signal(place)
         pending = place.pending
         if pending is None:
             return False
@@ -128,9 +110,9 @@ class Replay:
         core.journal.time = max(core.journal.time, self._at(recorded))
         try:
             if isinstance(place, Cancel):
-                self._cancel()
+                core.cancel_root()
             elif isinstance(place, str):
-                self._mailbox.feed_update(place)
+                self._core.mailbox.feed_update(place)
             else:
                 self._deliver_at(place, seq)
         except Evicted:
@@ -143,20 +125,20 @@ class Replay:
         assert entry is not None  # noqa: S101  # recorded
         kind = entry.kind
         if type(kind) is Message and pending is None:
-            self._mailbox.feed_signal(node, kind)
+            self._core.mailbox.feed_signal(node, kind)
             return
         assert pending is not None  # noqa: S101  # issued
         match kind:
             case Step():
-                self._steps.deliver(pending, kind)
+                self._core.steps.deliver(pending, kind)
             case Sleep():
-                self._sleeps.deliver(pending)
+                self._core.sleeps.deliver(pending)
             case Message():
-                self._mailbox.deliver(pending, kind)
+                self._core.mailbox.deliver(pending, kind)
             case Child():
-                self._children.deliver(pending, kind, seq)
+                self._core.children.deliver(pending, kind, seq)
             case Loop():
-                self._commits.deliver(pending, kind)
+                self._core.commits.deliver(pending, kind)
             case _:
                 pass  # observed kinds are no facts
 
@@ -165,7 +147,7 @@ class Replay:
         if isinstance(place, Cancel):
             return place.at
         if isinstance(place, str):
-            return self._mailbox.updates[place].at
+            return self._core.mailbox.updates[place].at
         entry = place.entry
         if entry is None or (type(entry.kind) is Child and seq == entry.kind.accepted):
             return entry.began if entry is not None else 0  # a spawn is accepted in the turn that issued it

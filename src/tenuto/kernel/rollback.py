@@ -30,6 +30,8 @@ __all__ = ["Unwinding", "is_compensated"]
 class Unwinding:
     """The handlers of one run that are still to be run."""
 
+    __slots__ = ("_attempt", "_core", "_find_handler", "_steps", "_todo")
+
     def __init__(self, core: Core, steps: Steps, find_handler: Callable[[str], Callable[[Any], object] | None]) -> None:
         self._core = core
         self._steps = steps

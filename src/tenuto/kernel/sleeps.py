@@ -23,6 +23,8 @@ __all__ = ["Sleeps"]
 class Sleeps:
     """The sleeps of one run."""
 
+    __slots__ = ("_core",)
+
     def __init__(self, core: Core) -> None:
         self._core = core
 
@@ -68,7 +70,7 @@ class Sleeps:
         self.deliver(pending)
 
     def deliver(self, pending: Pending) -> None:
-        self._core.close_pending(pending)
+        self._close(pending)
         if pending.fire is not None:
             pending.fire()
         pending.give(b"")
@@ -76,7 +78,7 @@ class Sleeps:
     def withdraw(self, pending: Pending) -> None:
         core = self._core
         node = pending.node
-        core.close_pending(pending)
+        self._close(pending)
         entry = node.entry
         if entry is not None and (entry.seq or entry.flags & Flag.CANCELLED):
             return
@@ -89,3 +91,7 @@ class Sleeps:
             core.journal.put(node, Entry(0, 0, pending.started, flags, sleep), force=True)
         elif entry is not None:
             core.journal.delete(node)
+
+    def _close(self, pending: Pending) -> None:
+        self._core.close_pending(pending)
+        pending.future.pending = None  # nobody withdraws it any more: no circle for the collector

@@ -30,6 +30,8 @@ __all__ = ["Steps"]
 
 # Builds a named tuple in half the time that calling its class takes.
 _make_step = cast("Callable[[type[Step], tuple[object, ...]], Step]", tuple.__new__)  # pyright: ignore[reportUnknownMemberType]
+_make_command = cast("Callable[[type[RunStep], tuple[object, ...]], RunStep]", tuple.__new__)  # pyright: ignore[reportUnknownMemberType]
+_COMPLETED: Final = StepStatus.COMPLETED
 INPUT_BYTES: Final = 4096  # of arguments kept for people to look at
 
 
@@ -120,20 +122,10 @@ class Steps:
         """Lets the host run the next attempt."""
         core = self._core
         node = pending.node
-        spec = pending.op.spec
+        op: StepOp = pending.op
         core.inline[node] = None
         core.journal.command(
-            node,
-            RunStep(
-                location=node.location,
-                attempt=pending.attempt,
-                call=pending.op.call,
-                timeout_ms=spec.timeout_ms,
-                heartbeat_ms=spec.heartbeat_ms,
-                key=core.key(node),
-                name=spec.name,
-                max_attempts=spec.max_attempts,
-            ),
+            node, _make_command(RunStep, (node.location, pending.attempt, op.call, op.spec, core.origin))
         )
 
     def _resume(self, pending: Pending, entry: Entry, kind: Step) -> None:
@@ -167,12 +159,14 @@ class Steps:
 
     def _complete(self, pending: Pending, value: bytes, flags: int) -> None:
         core = self._core
-        spec = pending.op.spec
-        began = self._stop_waiting(pending)
-        kind = _make_step(Step, (StepStatus.COMPLETED, value, None, spec.undo, self._input(pending)))
-        core.journal.settle(pending.node, kind, began, flags, force=not spec.ephemeral)
+        journal = core.journal
+        spec: StepSpec = pending.op.spec
+        if journal.commands or pending.attempt > 1:
+            self._stop_waiting(pending)
+        kind = _make_step(Step, (_COMPLETED, value, None, spec.undo, self._input(pending.op)))
+        journal.settle(pending.node, kind, pending.started, flags, force=not spec.ephemeral)
         if pending.attempt > 1:
-            core.journal.describe(pending.node, Metadata(pending.attempt, core.journal.now, None, pending.error))
+            journal.describe(pending.node, Metadata(pending.attempt, journal.now, None, pending.error))
         core.close_pending(pending)
         pending.give(value)
         pending.future.pending = None  # nobody withdraws it any more: no circle for the collector
@@ -216,10 +210,10 @@ class Steps:
 
     def _give_up(self, pending: Pending, error: StepFailedError) -> None:
         core = self._core
-        began = self._stop_waiting(pending)
+        self._stop_waiting(pending)
         dumped = core.dump(error)
-        kind = Step(StepStatus.FAILED, None, dumped, pending.op.spec.undo, self._input(pending))
-        core.journal.settle(pending.node, kind, began, pending.flags, force=not pending.op.spec.ephemeral)
+        kind = Step(StepStatus.FAILED, None, dumped, pending.op.spec.undo, self._input(pending.op))
+        core.journal.settle(pending.node, kind, pending.started, pending.flags, force=not pending.op.spec.ephemeral)
         core.journal.describe(pending.node, Metadata(error.attempts, core.journal.now))
         core.close_pending(pending)
         pending.fail(core.decode(dumped))
@@ -261,22 +255,22 @@ class Steps:
     # --- writing
 
     def _write(self, pending: Pending, status: StepStatus) -> None:
-        kind = Step(status, None, None, pending.op.spec.undo, self._input(pending))
+        kind = Step(status, None, None, pending.op.spec.undo, self._input(pending.op))
         self._core.journal.put(pending.node, Entry(0, 0, pending.started, pending.flags, kind), force=True)
 
-    def _input(self, pending: Pending) -> bytes | None:
-        if not pending.op.spec.record_input:
+    @staticmethod
+    def _input(op: StepOp) -> bytes | None:
+        if not op.spec.record_input:
             return None
-        data: bytes = pending.op.call.input
+        data = op.call.input
         return data if len(data) <= INPUT_BYTES else None
 
-    def _stop_waiting(self, pending: Pending) -> int:
+    def _stop_waiting(self, pending: Pending) -> None:
         """The outcome came while a retry was pending (supplied), or before this turn's attempt was released (mail
         found on load): neither happens any more."""
         self._core.journal.unask(pending.node, RunStep)
         if pending.node not in self._core.inline and pending.attempt > 1:
             self._forget_timer(pending.node)
-        return pending.started
 
     def _forget_timer(self, node: Node) -> None:
         metadata = node.metadata

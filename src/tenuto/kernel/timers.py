@@ -21,37 +21,39 @@ class Timer(NamedTuple):
 class Timers:
     """A heap with lazy deletion: a stopped timer is skipped when it surfaces."""
 
+    __slots__ = ("_heap", "live")
+
     def __init__(self) -> None:
         self._heap: list[Timer] = []
-        self._live: dict[Node | None, Timer] = {}
+        self.live: dict[Node | None, Timer] = {}  # not fired, not stopped
 
     def start(self, deadline: int, order: int, node: Node | None) -> None:
         timer = Timer(deadline, order, node)
-        self._live[node] = timer
+        self.live[node] = timer
         heapq.heappush(self._heap, timer)
 
     def stop(self, node: Node | None) -> None:
-        self._live.pop(node, None)
+        self.live.pop(node, None)
 
     def earliest(self) -> Timer | None:
         heap = self._heap
         while heap:
             timer = heap[0]
-            if self._live.get(timer.node) is timer:
+            if self.live.get(timer.node) is timer:
                 return timer
             heapq.heappop(heap)
         return None
 
     def pop(self, timer: Timer) -> None:
-        del self._live[timer.node]
+        del self.live[timer.node]
         heapq.heappop(self._heap)
 
     def pending(self) -> list[Timer]:
         """All that have not fired, in no order."""
-        return list(self._live.values())
+        return list(self.live.values())
 
     def __bool__(self) -> bool:
-        return bool(self._live)
+        return bool(self.live)
 
     def __contains__(self, node: Node | None) -> bool:
-        return node in self._live
+        return node in self.live

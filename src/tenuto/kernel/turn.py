@@ -38,7 +38,7 @@ from tenuto.kernel.operations import (
     StepOp,
     WaitOp,
 )
-from tenuto.kernel.records import Cancel, Child, ChildMode, Counters, Flag, Rows, Step
+from tenuto.kernel.records import Cancel, Child, Counters, Rows, Step
 from tenuto.kernel.rollback import Unwinding
 from tenuto.kernel.scope import Scope
 
@@ -68,12 +68,15 @@ class Waiting(NamedTuple):
     in_flight: tuple[tuple[Location, str], ...] = ()
 
 
+_NOTHING_AWAITED: Final = Waiting()
+
+
 class Turn(NamedTuple):
     """What one turn did. Commit `batch` and the durable commands together, then perform the rest."""
 
     batch: Batch
     commands: tuple[Command, ...] = ()
-    waiting: Waiting = Waiting()
+    waiting: Waiting = _NOTHING_AWAITED
     outcome: Outcome | None = None
     notices: tuple[str, ...] = ()
 
@@ -96,6 +99,8 @@ def _no_handler(name: str) -> None:
 
 class Run(EngineSide):
     """One run in memory: what its rows say, its code on its own loop, and the port its code calls."""
+
+    __slots__ = ("_definition", "_early", "_ending", "_main", "_outcome", "_root", "_unwinding")
 
     def __init__(
         self,
@@ -139,18 +144,18 @@ class Run(EngineSide):
         if self._outcome is not None:
             return Turn(EMPTY, outcome=self._outcome)
         self.journal.now = now
+        before = self.loop.enter()
         try:
-            with self.loop.running():
-                self._advance(facts)
+            self._advance(facts)
         except (RunawayTurnError, DecodingError) as error:
             self.fault = self.fault or error
         except Evicted:
             pass  # raised by park outside of user code; the fault is noted
         except Exception as error:  # noqa: BLE001  # T9: a bug of ours parks the run, with the evidence
             self.fault = self.fault or _internal(error)
-        if self.fault is not None:
-            return self._parked(self.fault)
-        return self._emit()
+        finally:
+            self.loop.leave(before)
+        return self._emit() if self.fault is None else self._parked(self.fault)
 
     def _advance(self, facts: Sequence[Fact]) -> None:
         if self._root is None:
@@ -159,17 +164,18 @@ class Run(EngineSide):
                 self._cancel_unstarted(facts)
                 return
             self._start()
+        timers = self.timers.live
         for fact in facts:
-            if self.timers:
+            if timers:
                 self._fire_timers(before=self._moment_of(fact))
-            if self._is_over():
+            if self._outcome is not None or self.fault is not None:
                 return
             self._apply(fact)
             self._rest()
         if self.children.found:
             self.children.settle_found()
             self._rest()
-        if self.timers and not self._is_over():
+        if timers and not self._is_over():
             self._fire_timers(before=None)
 
     def _moment_of(self, fact: Fact) -> int:
@@ -199,9 +205,14 @@ class Run(EngineSide):
 
     def _rest(self) -> None:
         """Drains, then applies held and internal facts, until nothing is at hand; then looks whether the root ended."""
+        root = self._root
+        assert root is not None  # noqa: S101  # started
         while self.fault is None:
             self.loop.drain()
-            if self.has_stopped() or self._look_at_root():
+            if self.fault is not None:
+                return
+            if root.done():
+                self._look_at_root(root)
                 return
             if self.held:
                 self.replay.deliver_held()
@@ -209,7 +220,7 @@ class Run(EngineSide):
                     continue
             if self._early and self._take_early():
                 continue
-            if self._look_at_root() or not self.internal:
+            if not self.internal:
                 return
             self.internal.popleft()()
 
@@ -241,9 +252,10 @@ class Run(EngineSide):
     # --- facts
 
     def _apply(self, fact: Fact) -> None:
+        if isinstance(fact, Done):
+            self._done(fact)
+            return
         match fact:
-            case Done():
-                self._done(fact)
             case TimerGone():
                 node = self.history.find(fact.location)
                 if node is not None and node in self.timers:
@@ -322,18 +334,13 @@ class Run(EngineSide):
 
     # --- the end
 
-    def _look_at_root(self) -> bool:
-        """Whether the root has ended."""
-        root = self._root
-        if root is None or not root.done():
-            return False
+    def _look_at_root(self, root: asyncio.Task[Outcome]) -> None:
+        """The root has ended: so has the run, once what was left over is known and handlers have undone."""
         if self._ending is not None or self._outcome is not None:
-            return True
+            return
         self._leave_root(root)
-        if self.has_stopped() or self.feeding:
-            return True
-        self._end(self._root_outcome(root))
-        return True
+        if not self.has_stopped() and not self.feeding:
+            self._end(self._root_outcome(root))
 
     def _leave_root(self, root: asyncio.Task[Outcome]) -> None:
         """D8: the root is a scope; a cancel that was asked for withdraws it."""
@@ -389,7 +396,7 @@ class Run(EngineSide):
         self._abandon_attempts()
         journal = self.journal
         journal.forced = True
-        for update_id in list(self.mailbox.unanswered()):
+        for update_id in self.mailbox.unanswered():
             why = "cancelled" if isinstance(outcome, Cancelled) else "closed"
             self.mailbox.reply(update_id, Err(self.dump(UpdateFailedError(why))))
         self._cancel_children()
@@ -408,12 +415,8 @@ class Run(EngineSide):
                 assert_never(outcome)
 
     def _cancel_children(self) -> None:
-        for node in self.history.root.walk():
-            entry = node.entry
-            if entry is None or type(entry.kind) is not Child or entry.seq or entry.flags & Flag.CANCELLED:
-                continue
-            if entry.kind.mode is ChildMode.SPAWN:
-                self.journal.command(node, CancelChild(node.location, entry.kind.run))
+        for node, child in self.children.open():
+            self.journal.command(node, CancelChild(node.location, child.run))
 
     # --- what a turn gives
 
@@ -423,19 +426,17 @@ class Run(EngineSide):
             journal.version = self._definition.hash  # D10
             self.divergence.strict = True
         outcome = self._outcome
-        timer = self.timers.earliest() if outcome is None else None
+        if outcome is not None:
+            batch = journal.take_batch(self._state_after(outcome), None, busy=False)
+            return Turn(batch, journal.take_commands(), _NOTHING_AWAITED, outcome, journal.take_notices())
+        timer = self.timers.earliest() if self.timers.live else None
         alarm = timer.deadline if timer is not None else None
-        busy = bool(self.inline) and outcome is None
-        batch = journal.take_batch(self._state(), alarm, busy=busy)
-        waiting = self._waiting(alarm) if outcome is None else Waiting()
-        return Turn(batch, journal.take_commands(), waiting, outcome, journal.take_notices())
+        state = "rolling_back" if self._ending is not None else "running" if self.inline else "suspended"
+        batch = journal.take_batch(state, alarm, busy=bool(self.inline))
+        return Turn(batch, journal.take_commands(), self._waiting(alarm), None, journal.take_notices())
 
-    def _state(self) -> str:
-        match self._outcome:
-            case None:
-                if self._ending is not None:
-                    return "rolling_back"
-                return "running" if self.inline else "suspended"
+    def _state_after(self, outcome: Outcome) -> str:
+        match outcome:
             case Completed():
                 return "completed"
             case Failed():
@@ -464,13 +465,20 @@ class Run(EngineSide):
 
         With thousands of runs coming and going, that is what the collector would be busy with.
         """
-        for node in list(self.history.root.walk()):
+        nodes = [self.history.root]
+        while nodes:
+            node = nodes.pop()
+            if node.children:
+                nodes.extend(node.children.values())
             if node.pending is not None:
                 node.pending.future.forget()
             node.parent = node.children = node.pending = None
         self.loop.ready.clear()
-        self.__dict__.clear()
-        self.inert = True  # code that refused to close, and asks for something after all, is still told so
+        self.internal.clear()
+        self.outstanding.clear()
+        # What leads back here. `inert` stays: code that refused to close, and asks for something, is still told so.
+        del self.loop, self.mailbox, self.steps, self.sleeps, self.children, self.commits, self.marks, self.replay
+        del self._main, self._root, self._unwinding
 
     def key_of(self, location: Location) -> str | None:
         """The idempotency key of what is at a location, if anything is."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, ParamSpec, Protocol, TypeVar, TypeVarTuple, Unpack, overload
 
 from tenuto.errors import DirectiveError
@@ -30,8 +30,8 @@ class _Named:
         self.fn = fn
         self.id = ""
 
-    def record(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-        return encode_call(args, kwargs)
+    def record_plain(self, args: tuple[Any, ...]) -> bytes:
+        return encode_call(args, {})
 
     def implementation(self) -> Callable[..., Any]:
         return self.fn
@@ -48,7 +48,7 @@ def _call_named(name: str, fn: Any, args: tuple[Any, ...], options: Mapping[str,
     if not place.open:
         raise refuse(f"step {name!r}", place)
     callee = _Named(function)
-    return durable(spec, StepCall(callee, args) if is_plain(args) else StepCall(callee, None, callee.record(args, {})))
+    return durable(spec, StepCall(callee, args) if is_plain(args) else StepCall(callee, None, encode_call(args, {})))
 
 
 # --- decorators

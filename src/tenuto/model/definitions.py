@@ -20,7 +20,7 @@ from typing import (
 )
 
 from tenuto.codec.classes import register_definition_codec
-from tenuto.codec.values import dump, dump_call
+from tenuto.codec.values import dump, dump_call, dump_plain_call
 from tenuto.errors import NestingError, NotInWorkflowError
 from tenuto.kernel.location import check_name
 from tenuto.kernel.operations import StepSpec
@@ -269,6 +269,11 @@ class Step(Generic[P, R_co]):
         return StepCall(
             self, None, self.record(*self._parameters.bind(args, kwargs, defaults=self.closure is not None))
         )
+
+    def record_plain(self, args: tuple[Any, ...]) -> bytes:
+        """The encoded call of plain arguments, as `record` gives it."""
+        names = self._parameters.names
+        return dump_plain_call(names, args) if len(args) <= len(names) else self.record(args, {})
 
     def record(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
         """The encoded call, in one form however it was written: by name wherever a parameter has one."""

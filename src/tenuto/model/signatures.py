@@ -8,15 +8,18 @@ from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter
 from typing import Any, Final
 
+from tenuto.codec.values import dump
+
 __all__ = ["Parameters"]
 
+SHORT_CALL: Final = 8
 _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
 class Parameters:
     """What is known of a function's parameters once and for all."""
 
-    __slots__ = ("_nameable", "_positional_only", "_signature", "arity")
+    __slots__ = ("_nameable", "_positional_only", "_signature", "arity", "names")
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         self._signature = inspect.signature(fn)
@@ -26,6 +29,8 @@ class Parameters:
         self._positional_only = sum(item.kind is Parameter.POSITIONAL_ONLY for item in positional)
         self._nameable = tuple(item.name for item in positional[self._positional_only :])
         self.arity = _arity(self._signature)
+        # Encoded, where calls without keywords have nothing else in them.
+        self.names = () if self._positional_only else tuple(dump(name) for name in self._nameable[:SHORT_CALL])
 
     def bind(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], *, defaults: bool = False

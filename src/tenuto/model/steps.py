@@ -15,7 +15,7 @@ from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from functools import partial
 from types import FunctionType, NoneType
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 from tenuto.codec.values import dump, load
 from tenuto.errors import Evicted, NestingError, NotInWorkflowError
@@ -26,6 +26,7 @@ __all__ = [
     "Attempt",
     "StepCall",
     "StepInfo",
+    "Subject",
     "captured",
     "durable",
     "heartbeat",
@@ -53,8 +54,8 @@ class Callee(Protocol):
     @property
     def id(self) -> str: ...
 
-    def record(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-        """The encoded call."""
+    def record_plain(self, args: tuple[Any, ...]) -> bytes:
+        """The encoded call with plain arguments (`is_plain`)."""
         ...
 
     def implementation(self) -> Callable[..., Any]:
@@ -82,7 +83,7 @@ class StepCall:
     def input(self) -> bytes:
         """Encoded [args, kwargs], with captured values as a third item where there are any."""
         if self._input is None:
-            self._input = self._callee.record(self._args or (), {})
+            self._input = self._callee.record_plain(self._args or ())
         return self._input
 
     def prepare(self) -> tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any], Mapping[str, Any]]:
@@ -138,25 +139,42 @@ async def _awaited(function: Callable[..., Any], args: Sequence[Any], kwargs: Ma
 # --- the attempt
 
 
+class Attempted(Protocol):
+    """What is attempted: a command of a run, or a `Subject`."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def attempt(self) -> int: ...
+
+    @property
+    def key(self) -> str: ...
+
+
+class Subject(NamedTuple):
+    """What is attempted, where no command says it."""
+
+    name: str
+    attempt: int  # 1 is the first
+    key: str  # idempotency key
+
+
 class Attempt:
     """What a runner provides while it runs one attempt of a step."""
 
-    __slots__ = ("attempt", "cancelled", "details", "key", "name", "on_heartbeat", "run_id")
+    __slots__ = ("cancelled", "details", "of", "on_heartbeat", "run_id")
 
     def __init__(
         self,
-        name: str,
+        of: Attempted,
         run_id: str | None,
-        attempt: int,
-        key: str,
         *,
         details: bytes | None = None,
         on_heartbeat: Callable[[bytes], None] | None = None,
     ) -> None:
-        self.name = name
+        self.of = of
         self.run_id = run_id
-        self.attempt = attempt  # 1 is the first
-        self.key = key  # idempotency key
         self.details = details  # of the last heartbeat of an earlier attempt, encoded
         self.on_heartbeat = on_heartbeat
         self.cancelled = False  # set by the runner when the step is asked to stop
@@ -197,7 +215,8 @@ def step_info() -> StepInfo:
     """
     attempt = _this_attempt("step_info()")
     details = None if attempt.details is None else load(attempt.details)
-    return StepInfo(attempt.name, attempt.run_id, attempt.attempt, attempt.key, details, attempt)
+    of = attempt.of
+    return StepInfo(of.name, attempt.run_id, of.attempt, of.key, details, attempt)
 
 
 def heartbeat(details: object = None, /) -> None:
@@ -228,44 +247,27 @@ def _this_attempt(call: str) -> Attempt:
     return attempt
 
 
-class _InAttempt:
-    """The code inside is the body of a step. A class and no generator: every attempt enters it."""
+def run_attempt(call: StepCall, attempt: Attempt, threads: Executor | None = None) -> Coroutine[Any, Any, Any]:
+    """The body of a step; awaited, it gives what the step returned. A `def` runs in a thread.
 
-    __slots__ = ("_attempt", "_tokens", "_values")
-
-    def __init__(self, attempt: Attempt, values: Mapping[str, Any]) -> None:
-        self._attempt = attempt
-        self._values = values
-
-    def __enter__(self) -> None:
-        self._tokens = here.set(_BODY), _attempt.set(self._attempt), captured.set(self._values)
-
-    def __exit__(self, *_: object) -> None:
-        place, attempt, values = self._tokens
-        here.reset(place)
-        _attempt.reset(attempt)
-        captured.reset(values)
-
-
-async def run_attempt(call: StepCall, attempt: Attempt, threads: Executor | None = None) -> Any:
-    """What the step returned, or raises what it raised. A `def` runs in a thread."""
+    To be called in a context of the attempt's own: the context is the step's from now on.
+    """
     function, args, kwargs, values = call.prepare()
-    with _InAttempt(attempt, values):
-        if is_async(function):
-            return await function(*args, **kwargs)
-        return await _in_thread(function, args, kwargs, threads)
+    here.set(_BODY)
+    _attempt.set(attempt)
+    if values:
+        captured.set(values)
+    return function(*args, **kwargs) if is_async(function) else _in_thread(function, args, kwargs, threads)
 
 
-async def run_rollback(
+def run_rollback(
     handler: Callable[[Any], object], result: bytes, attempt: Attempt, threads: Executor | None = None
-) -> None:
-    """Undoes a step: its handler is run with a copy of its result."""
+) -> Coroutine[Any, Any, Any]:
+    """Undoes a step: its handler is run with a copy of its result, as `run_attempt` runs a step."""
     function: Callable[..., Any] = getattr(handler, "fn", handler)
-    with _InAttempt(attempt, {}):
-        if is_async(function):
-            await function(load(result))
-        else:
-            await _in_thread(function, (load(result),), {}, threads)
+    here.set(_BODY)
+    _attempt.set(attempt)
+    return function(load(result)) if is_async(function) else _in_thread(function, (load(result),), {}, threads)
 
 
 async def _in_thread(

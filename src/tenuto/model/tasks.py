@@ -134,8 +134,8 @@ class _Elsewhere:
     def __init__(self, step_id: str) -> None:
         self.id = step_id
 
-    def record(self, args: Sequence[Any], kwargs: Any) -> bytes:
-        return encode_call(args, kwargs)
+    def record_plain(self, args: tuple[Any, ...]) -> bytes:
+        return encode_call(args, {})
 
     def implementation(self) -> Callable[..., Any]:
         raise LookupError(self.id)

@@ -24,6 +24,7 @@ __all__ = [
     "Connection",
     "Row",
     "Settings",
+    "Values",
     "make_private",
     "unavailable",
     "wait_while_busy",

@@ -16,7 +16,7 @@ from tenuto.store import sqlite_adoption, sqlite_mail, sqlite_runs, sqlite_tasks
 from tenuto.store.adoption import AdoptedRun
 from tenuto.store.changes import Changes
 from tenuto.store.clock import system_clock
-from tenuto.store.connection import Connection, Settings, make_private, unavailable
+from tenuto.store.connection import Connection, Row, Settings, Values, make_private, unavailable
 from tenuto.store.limits import ANSWER_KEPT_MS
 from tenuto.store.port import (
     Claim,
@@ -38,6 +38,7 @@ from tenuto.store.sqlite_housekeeping import SqliteHousekeeping
 from tenuto.store.sqlite_mail import listed
 from tenuto.store.sqlite_programs import SqlitePrograms
 from tenuto.store.sqlite_queues import SqliteQueueing
+from tenuto.store.sqlite_turns import COMMITTED_KEPT
 from tenuto.store.writer import Reader, Writer
 
 __all__ = ["SqliteStore"]
@@ -127,23 +128,22 @@ class SqliteStore(SqliteHousekeeping, SqlitePrograms, SqliteQueueing):
     async def schema(self) -> tuple[int, int]:
         return await self._read(schema_version), KNOWN_VERSION
 
-    async def _write(
-        self,
-        work: Callable[[Connection], T],
-        short: Callable[[Connection], T | None] | None = None,
-        *,
-        brief: bool = False,
-    ) -> T:
+    async def _write(self, work: Callable[[Connection], T], *, brief: bool = False) -> T:
         if self._settings.read_only:
             raise StoreUnavailableError(f"{self.path} was opened for reading only")
         if self._writer is None:
             raise StoreUnavailableError(f"{self.path}: the store is not open")
-        return await self._writer.do(work, short=short, brief=brief)
+        return await self._writer.do(work, brief=brief)
 
     async def _read(self, work: Callable[[Connection], T], *, brief: bool = False) -> T:
         if self._reader is None:
             raise StoreUnavailableError(f"{self.path}: the store is not open")
         return await self._reader.do(work, brief=brief)
+
+    async def _ask(self, name: str, values: Values) -> list[Row]:
+        """The rows of one statement that reads a few: without a transaction around it, and mostly without a thread."""
+        rows = None if self._reader is None else self._reader.at_once(name, values)
+        return await self._read(lambda connection: connection.all(name, values)) if rows is None else rows
 
     async def _foreign_commit(self) -> bool:
         thread = self._writer or self._reader
@@ -163,7 +163,8 @@ class SqliteStore(SqliteHousekeeping, SqlitePrograms, SqliteQueueing):
         return await self._write(lambda connection: sqlite_adoption.adopt(connection, run))
 
     async def get(self, run_id: str) -> RunRecord | None:
-        return await self._read(lambda connection: sqlite_runs.get(connection, run_id), brief=True)
+        found = await self._ask("get_run", {"id": run_id})
+        return sqlite_runs.record_of(found[0]) if found else None
 
     async def runs(self, which: RunFilter | None = None) -> list[RunRecord]:
         return await self._read(lambda connection: sqlite_runs.find(connection, which))
@@ -183,8 +184,8 @@ class SqliteStore(SqliteHousekeeping, SqlitePrograms, SqliteQueueing):
 
     async def answer(self, run_id: str, update_id: str) -> bytes | None:
         values = {"run": run_id, "message": update_id, "kept": ANSWER_KEPT_MS}
-        row = await self._read(lambda connection: connection.one("get_answer", values), brief=True)
-        return None if row is None else row[0]
+        found = await self._ask("get_answer", values)
+        return found[0][0] if found else None
 
     async def forget_answer(self, run_id: str, update_id: str) -> None:
         await self._write(lambda connection: connection.run("delete_answer", {"run": run_id, "message": update_id}))
@@ -269,7 +270,7 @@ class SqliteStore(SqliteHousekeeping, SqlitePrograms, SqliteQueueing):
     async def absorb(self, worker_id: str, run_ids: Sequence[str]) -> list[str]:
         # A look first: nearly always there is nothing, and a wake-up that comes after the look stays for the next.
         ids = {"runs": listed(run_ids), "worker": worker_id}
-        if not run_ids or not await self._read(lambda connection: connection.all("pending_resumes", ids), brief=True):
+        if not run_ids or not await self._ask("pending_resumes", ids):
             return []
         found = await self._write(lambda connection: connection.all("absorb", ids))
         return [run for (run,) in found]
@@ -285,8 +286,7 @@ class SqliteStore(SqliteHousekeeping, SqlitePrograms, SqliteQueueing):
 
     async def timers(self, run_id: str) -> list[str]:
         """The locations of a run's timers that are there: one deleted by hand is not (P4)."""
-        found = await self._read(lambda connection: connection.all("timers_of", {"run": run_id}), brief=True)
-        return [location for (location,) in found]
+        return [location for (location,) in await self._ask("timers_of", {"run": run_id})]
 
     async def commit(self, commit: TurnCommit) -> list[Outgoing]:
         (result,) = await self.commit_group((commit,))
@@ -295,10 +295,11 @@ class SqliteStore(SqliteHousekeeping, SqlitePrograms, SqliteQueueing):
         return list(result.undelivered)
 
     async def commit_group(self, commits: Sequence[TurnCommit]) -> list[TurnResult]:
+        if len(commits) == 1 and self._writer is not None and (row := sqlite_turns.as_one_row(commits[0])) is not None:
+            if self._writer.at_once("commit_row", row):
+                return [COMMITTED_KEPT]
         return await self._write(
-            lambda connection: sqlite_turns.commit_group(connection, commits),
-            sqlite_turns.as_one_row(commits),
-            brief=len(commits) <= BRIEF_TURNS,
+            lambda connection: sqlite_turns.commit_group(connection, commits), brief=len(commits) <= BRIEF_TURNS
         )
 
     async def end_task(self, end: TaskEnd) -> bool:

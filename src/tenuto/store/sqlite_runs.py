@@ -28,6 +28,7 @@ __all__ = [
     "open_hook",
     "pause",
     "ready",
+    "record_of",
     "release",
     "rows",
     "rows_of",

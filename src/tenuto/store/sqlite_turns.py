@@ -10,7 +10,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from tenuto.codec.rows import EncodedBatch
@@ -22,19 +22,19 @@ from tenuto.store.sqlite_mail import deliver, empty_closed, listed, tell_watcher
 from tenuto.store.sqlite_runs import create, get, insert_begun, rows
 from tenuto.store.sqlite_tasks import cancel_tasks, queue_task
 
-__all__ = ["as_one_row", "commit_group"]
+__all__ = ["COMMITTED_KEPT", "as_one_row", "commit_group"]
 
 _STALE = TurnResult("stale")
 _CANCEL_FIRST = TurnResult("cancel_first")
 _TAKEN = TurnResult("taken")
 _COMMITTED = TurnResult("committed")
-_COMMITTED_KEPT = TurnResult("committed", True)
+COMMITTED_KEPT = TurnResult("committed", True)
 
 
 def commit_group(connection: Connection, commits: Sequence[TurnCommit]) -> list[TurnResult]:
     """Each turn on its own merits, in the order given."""
     done = _commit_rows(connection, commits) if len(commits) > 1 else frozenset[str]()
-    results = [_COMMITTED_KEPT if commit.lease.run_id in done else _commit(connection, commit) for commit in commits]
+    results = [COMMITTED_KEPT if commit.lease.run_id in done else _commit(connection, commit) for commit in commits]
     _leave_closed(
         connection,
         {
@@ -60,18 +60,13 @@ def _leave_closed(connection: Connection, closed: Mapping[str, TurnCommit]) -> N
         tell_watchers(connection, run_id, partial(outcome_of, run_id, commit.status, commit.rows))
 
 
-def as_one_row(commits: Sequence[TurnCommit]) -> Callable[[Connection], list[TurnResult] | None] | None:
-    """The single statement that commits one turn of one row, as most steps are; None where it is more than that."""
-    if len(commits) != 1 or len(commits[0].rows.puts) != 1 or not only_rows(commits[0]):
+def as_one_row(commit: TurnCommit) -> tuple[object, ...] | None:
+    """What `commit_row` takes for a turn of one row, as most steps are; None where it is more than that."""
+    puts = commit.rows.puts
+    if len(puts) != 1 or not only_rows(commit):
         return None
-    commit = commits[0]
-    ((key, value),) = commit.rows.puts
-    values = (commit.lease.run_id, key, value, commit.lease.epoch, commit.seen, commit.alarm)
-
-    def commit_row(connection: Connection) -> list[TurnResult] | None:
-        return [_COMMITTED_KEPT] if connection.one("commit_row", values) is not None else None
-
-    return commit_row
+    (run_id, epoch), ((key, value),) = commit.lease, puts
+    return run_id, key, value, epoch, commit.seen, commit.alarm
 
 
 def _commit_rows(connection: Connection, commits: Sequence[TurnCommit]) -> frozenset[str]:
@@ -115,7 +110,7 @@ def _commit(connection: Connection, commit: TurnCommit) -> TurnResult:
         progress = 0 if _has_progress(commit) else reclaims
         if (seen, commit.alarm, progress) != (inbox_seen, alarm, reclaims):
             connection.run("turn_note", (run_id, seen, commit.alarm, progress))
-        return TurnResult("committed", True, undelivered) if undelivered else _COMMITTED_KEPT
+        return TurnResult("committed", True, undelivered) if undelivered else COMMITTED_KEPT
     return TurnResult("committed", _move(connection, commit), undelivered)
 
 
@@ -132,7 +127,7 @@ def _begin(connection: Connection, commit: TurnCommit, new: NewRun) -> TurnResul
     if waits:
         return _COMMITTED
     if commit.status == "running" and not commit.continued:
-        return TurnResult("committed", True, undelivered) if undelivered else _COMMITTED_KEPT
+        return TurnResult("committed", True, undelivered) if undelivered else COMMITTED_KEPT
     return TurnResult("committed", _move(connection, commit), undelivered)
 
 

@@ -28,7 +28,7 @@ from typing import Any, Final, Generic, TypeVar
 import apsw
 
 from tenuto.errors import CommitUnknownError, StoreRefusedError, StoreUnavailableError, TenutoError
-from tenuto.store.connection import UNAVAILABLE, Connection, Settings, unavailable, wait_while_busy
+from tenuto.store.connection import UNAVAILABLE, Connection, Row, Settings, Values, unavailable, wait_while_busy
 
 __all__ = ["ConnectionThread", "Reader", "Writer"]
 
@@ -41,18 +41,11 @@ _SYNC_FAILED: Final = (apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC)
 class _Request(Generic[T]):
     """Work to be done on the connection, and the future that waits for it."""
 
-    __slots__ = ("_error", "_future", "_result", "_short", "_work", "loop", "quiet")
+    __slots__ = ("_error", "_future", "_result", "_work", "loop", "quiet")
 
-    def __init__(
-        self,
-        work: Callable[[Connection], T],
-        loop: asyncio.AbstractEventLoop,
-        quiet: bool,
-        short: Callable[[Connection], T | None] | None,
-    ) -> None:
+    def __init__(self, work: Callable[[Connection], T], loop: asyncio.AbstractEventLoop, quiet: bool) -> None:
         self.loop = loop
         self.quiet = quiet
-        self._short = short
         self._work = work
         self._future: asyncio.Future[T] | None = None  # where another thread does it
         self._result: T | None = None
@@ -69,19 +62,6 @@ class _Request(Generic[T]):
             self._error = error
             return False
         return True
-
-    def perform_short(self, connection: Connection) -> bool:
-        """Does it by its single statement, if it has one and that will do."""
-        if self._short is None:
-            return False
-        connection.look_at_clock()
-        try:
-            self._result = self._short(connection)
-        except UNAVAILABLE:
-            raise
-        except Exception:  # noqa: BLE001  # the longer way meets it again, and gives it to who handed in the work
-            return False
-        return self._result is not None
 
     def fail(self, error: BaseException) -> None:
         self._error = error
@@ -124,27 +104,55 @@ class ConnectionThread(ABC):
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    async def do(
-        self,
-        work: Callable[[Connection], T],
-        *,
-        quiet: bool = False,
-        short: Callable[[Connection], T | None] | None = None,
-        brief: bool = False,
-    ) -> T:
+    async def do(self, work: Callable[[Connection], T], *, quiet: bool = False, brief: bool = False) -> T:
         """The result of work on the connection; quiet work is done outside of any transaction.
 
-        `short`: the same as one statement, which is its own transaction where nothing else is asked for; None: it does
-        not fit, and has written nothing. `brief`: it touches a few rows only, so that a caller may wait for it.
+        `brief`: it touches a few rows only, so that a caller may wait for it.
         """
         if os.getpid() != self._pid:
             raise StoreRefusedError("a store that was opened before a fork cannot be used in the child")
         if self._closed:
             raise StoreUnavailableError(f"{self._settings.path}: the store is closed")
-        request: _Request[T] = _Request(work, asyncio.get_running_loop(), quiet, short)
+        request: _Request[T] = _Request(work, asyncio.get_running_loop(), quiet)
         if brief and self._do_here(request):
             return request.answer()
         return await self._hand_in(request)
+
+    def at_once(self, name: str, values: Values) -> list[Row] | None:
+        """The rows of one statement, which is its own transaction, where nobody has to be waited for.
+
+        None: it was not executed, or met an error and wrote nothing. `do` is the way then, and says what is wrong.
+        """
+        connection = self._take_connection() if os.getpid() == self._pid else None
+        if connection is None:
+            return None
+        try:
+            began = time.perf_counter()
+            connection.look_at_clock()
+            rows = connection.all(name, values)
+            self._pace += (time.perf_counter() - began - self._pace) / 4
+            return rows
+        except (apsw.BusyError, apsw.LockedError):
+            return None
+        except UNAVAILABLE as error:
+            self._drop()
+            self._refuse_unsynced(error)
+            return None
+        except Exception:  # noqa: BLE001  # the longer way meets it again, and gives it to who asked
+            return None
+        finally:
+            self._using.release()
+
+    def _take_connection(self) -> Connection | None:
+        """The connection, for use on this thread, where that is quick and in nobody's way; `_using` is held then."""
+        if self._handed_in or self._pace > FAST or not self._using.acquire(blocking=False):
+            return None
+        connection = self._connection
+        if connection is None:
+            self._using.release()
+        else:
+            connection.wait_for_locks(False)
+        return connection
 
     def _hand_in(self, request: _Request[T]) -> asyncio.Future[T]:
         answer = request.expect()
@@ -154,18 +162,13 @@ class ConnectionThread(ABC):
         return answer
 
     def _do_here(self, request: _Request[Any]) -> bool:
-        """Does it on this thread, where that is quick and in nobody's way; whether it has an answer now."""
-        if self._handed_in or self._pace > FAST or not self._using.acquire(blocking=False):
+        """Does it on this thread, where it can be done there; whether it has an answer now."""
+        if self._take_connection() is None:
             return False
         try:
-            connection = self._connection
-            if connection is None:
-                return False
-            connection.wait_for_locks(False)
-            try:
-                self._serve_group([request])
-            except _NotAtOnce:
-                return False
+            self._serve_group([request])
+        except _NotAtOnce:
+            return False
         finally:
             self._using.release()
         self._call_thread()
@@ -251,6 +254,11 @@ class ConnectionThread(ABC):
             failure.__cause__ = error
             request.fail(failure)
 
+    def _refuse_unsynced(self, error: Exception) -> None:
+        # All of it was written and only the sync failed: the next who opens the file may find it committed (P1).
+        if getattr(error, "extendedresult", 0) in _SYNC_FAILED:
+            raise CommitUnknownError(f"{self._settings.path}: {error}") from error
+
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
@@ -290,6 +298,14 @@ class Writer(ConnectionThread):
         self._committed = committed
         super().__init__(settings, "tenuto-writer", prepare)
 
+    def at_once(self, name: str, values: Values) -> list[Row] | None:
+        """The same of a statement that says by its rows whether it has written anything."""
+        rows = super().at_once(name, values)
+        if rows:
+            self._committed()
+            self._call_thread()
+        return rows
+
     def _serve(self, group: list[_Request[Any]]) -> None:
         connection = self._open()
         for request in group:
@@ -299,9 +315,6 @@ class Writer(ConnectionThread):
         if not writes:
             return
         before = connection.total_changes()
-        if len(writes) == 1 and self._perform_short(connection, writes[0]):
-            self._committed()
-            return
         self._begin(connection)
         if len(writes) == 1:
             if not writes[0].perform(connection):
@@ -322,15 +335,6 @@ class Writer(ConnectionThread):
         except (apsw.BusyError, apsw.LockedError):
             raise _NotAtOnce from None
 
-    def _perform_short(self, connection: Connection, request: _Request[Any]) -> bool:
-        try:
-            return request.perform_short(connection)
-        except (apsw.BusyError, apsw.LockedError):
-            return False  # the longer way waits
-        except apsw.IOError as error:
-            self._refuse_unsynced(error)
-            raise
-
     def _afterwards(self) -> None:
         connection = self._connection
         if connection is not None and connection.needs_checkpoint:
@@ -342,7 +346,7 @@ class Writer(ConnectionThread):
     def _call_thread(self) -> None:
         connection = self._connection
         if connection is not None and connection.needs_checkpoint:
-            self._hand_in(_Request(_nothing, asyncio.get_running_loop(), quiet=True, short=None))
+            self._hand_in(_Request(_nothing, asyncio.get_running_loop(), quiet=True))
 
     def _commit(self, connection: Connection) -> None:
         try:
@@ -350,11 +354,6 @@ class Writer(ConnectionThread):
         except apsw.IOError as error:
             self._refuse_unsynced(error)
             raise
-
-    def _refuse_unsynced(self, error: apsw.IOError) -> None:
-        # All of it was written and only the sync failed: the next who opens the file may find it committed (P1).
-        if getattr(error, "extendedresult", 0) in _SYNC_FAILED:
-            raise CommitUnknownError(f"{self._settings.path}: {error}") from error
 
     @staticmethod
     def _perform_each(connection: Connection, writes: list[_Request[Any]]) -> None:

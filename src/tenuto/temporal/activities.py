@@ -32,7 +32,7 @@ from tenuto.kernel.operations import Err, Ok, StepSpec, TimedOut
 from tenuto.kernel.retries import Retry, judge
 from tenuto.model import registry
 from tenuto.model.definitions import Step
-from tenuto.model.steps import Attempt, StepCall
+from tenuto.model.steps import Attempt, StepCall, Subject
 from tenuto.temporal.closures import kept, under_way
 
 __all__ = ["INTERRUPTED", "TIMED_OUT", "Activities", "Order", "pulse_of"]
@@ -81,9 +81,8 @@ class Activities:
         order = Order(**load(values[1].payload.data))
         closure = kept(_key(info)) if info.is_local else None
         beats = _Beats(info, None if closure is None else closure.details)
-        attempt = Attempt(
-            order.name, info.workflow_id, info.attempt, order.key, details=beats.details, on_heartbeat=beats.heard
-        )
+        subject = Subject(order.name, info.attempt, order.key)
+        attempt = Attempt(subject, info.workflow_id, details=beats.details, on_heartbeat=beats.heard)
         if closure is not None:
             coroutine = closure.attempt(attempt)
         else:
@@ -113,7 +112,7 @@ class Activities:
         if not isinstance(step, Step):
             raise _unknown(f"step {info.activity_type!r}")
         call = StepCall(cast("Step[..., Any]", step), None, data)
-        command = RunStep((), info.attempt, call, None, None, order.key, order.name)
+        command = RunStep((), info.attempt, call, StepSpec(order.name), order.key)
         return perform(command, attempt, self._threads)
 
     async def _limited(

@@ -128,7 +128,7 @@ class Performer:
             maximum_attempts=spec.max_attempts,
         )
         if not is_findable(command.target):
-            call = RunStep(command.location, 1, pending.op.call, None, None, command.id, spec.name)
+            call = RunStep(command.location, 1, pending.op.call, StepSpec(spec.name), command.id)
             begin = partial(
                 self._call_here, activity_id(command.location), spec.name, order, policy, partial(perform, call)
             )

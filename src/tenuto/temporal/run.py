@@ -212,7 +212,7 @@ class TemporalRun(Run):
     def _begin_side_effect(self, pending: Pending) -> None:
         node = pending.node
         call = ClosureCall(pending.op.run)
-        self.journal.command(node, RunStep(node.location, 1, call, None, None, self.key(node), pending.op.name, 1))
+        self.journal.command(node, RunStep(node.location, 1, call, StepSpec(pending.op.name), self.origin))
 
     def _side_effect_done(self, pending: Pending, outcome: object) -> None:
         kind = SideEffect(None, outcome.error) if isinstance(outcome, Err) else SideEffect(_value(outcome), None)

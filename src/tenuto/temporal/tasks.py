@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -30,7 +30,7 @@ class _Target:
     def __init__(self, step_id: str) -> None:
         self.id = step_id
 
-    def record(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+    def record_plain(self, args: tuple[Any, ...]) -> bytes:
         raise AssertionError  # the call is encoded already
 
     def implementation(self) -> Callable[..., Any]:

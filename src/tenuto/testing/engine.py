@@ -21,7 +21,7 @@ from tenuto.host.runner import perform
 from tenuto.kernel.commands import CancelStep, CancelTask, Command, EnqueueTask, RegisterHook, RunRollback, RunStep
 from tenuto.kernel.facts import Done, fact_of
 from tenuto.kernel.location import check_name, text
-from tenuto.kernel.operations import Cancelled, Completed, Continued, Err, Failed, Ok, Parked, TimedOut
+from tenuto.kernel.operations import Cancelled, Completed, Continued, Err, Failed, Ok, Parked, StepSpec, TimedOut
 from tenuto.kernel.records import Rows
 from tenuto.kernel.retries import GiveUp, Retry, judge
 from tenuto.kernel.turn import Definition, Turn
@@ -438,10 +438,8 @@ class Engine:
         if key in self._jobs:
             return  # released again by a rebuilt run while it goes on
         attempt = Attempt(
-            command.name,
+            command,
             run_id,
-            command.attempt,
-            command.key,
             details=self._details.get(command.key),
             on_heartbeat=lambda details: self._details.__setitem__(command.key, details),
         )
@@ -455,7 +453,8 @@ class Engine:
             return  # nobody serves it here
         known = cast("Step[..., Any]", step)
         call = StepCall(known, None, task.input)
-        command = RunStep(task.location, attempt, call, task.timeout_ms, task.heartbeat_ms, task.id, known.name)
+        spec = StepSpec(known.name, timeout_ms=task.timeout_ms, heartbeat_ms=task.heartbeat_ms)
+        command = RunStep(task.location, attempt, call, spec, task.id)
         self._start_job(run_id, command, task)
 
     async def _report(self, job: Job, outcome: Ok | Err | TimedOut) -> None:
@@ -532,7 +531,7 @@ def _status(turn: Turn) -> str:
 
 
 def _once(job: Job) -> bool:
-    return job.task is None and isinstance(job.command, RunStep) and job.command.max_attempts == 1
+    return job.task is None and isinstance(job.command, RunStep) and job.command.spec.max_attempts == 1
 
 
 def _call_of(workflow: Any, args: tuple[Any, ...]) -> tuple[Workflow[..., Any], bytes]:

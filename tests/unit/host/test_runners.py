@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextvars import ContextVar, copy_context
 
-from tenuto.host.runners import Runners
+from tenuto.host.runners import Call, Runners
 
 mark: ContextVar[str] = ContextVar("mark", default="none")
 
@@ -26,7 +26,7 @@ async def test_work_that_never_waits_is_done_in_order_in_one_task() -> None:
     runners = Runners(copy_context())
     seen: list[object] = []
     for _ in range(5):
-        runners.start(lambda: _noted(seen))
+        runners.start(Call(lambda: _noted(seen)))
     await _passes()
     assert len(seen) == 5
     assert len(set(seen)) == 1
@@ -37,8 +37,8 @@ async def test_work_that_waits_keeps_its_task_and_holds_up_nobody() -> None:
     opened = asyncio.Event()
     waiting: list[object] = []
     others: list[object] = []
-    runners.start(lambda: _noted(waiting, wait=opened))
-    runners.start(lambda: _noted(others))
+    runners.start(Call(lambda: _noted(waiting, wait=opened)))
+    runners.start(Call(lambda: _noted(others)))
     await _passes()
     assert len(others) == 1
     assert others[0] is not waiting[0]
@@ -61,8 +61,8 @@ async def test_a_timeout_begun_before_the_first_wait_ends_only_its_own_work() ->
     async def quick() -> None:
         await ended.put("done")
 
-    runners.start(too_slow)
-    runners.start(quick)
+    runners.start(Call(too_slow))
+    runners.start(Call(quick))
     assert await ended.get() == "done"
     assert await ended.get() == "timed out"
 
@@ -75,8 +75,8 @@ async def test_what_one_puts_into_its_context_no_other_sees() -> None:
         seen.append(mark.get())
         mark.set(value)
 
-    runners.start(lambda: set_and_see("first"))
-    runners.start(lambda: set_and_see("second"))
+    runners.start(Call(lambda: set_and_see("first")))
+    runners.start(Call(lambda: set_and_see("second")))
     await _passes()
     assert seen == ["none", "none"]
     assert mark.get() == "none"
@@ -85,8 +85,10 @@ async def test_what_one_puts_into_its_context_no_other_sees() -> None:
 async def test_work_cancelled_before_it_begins_never_begins() -> None:
     runners = Runners(copy_context())
     seen: list[object] = []
-    runners.start(lambda: _noted(seen)).cancel()
-    runners.start(lambda: _noted(seen))
+    never = Call(lambda: _noted(seen))
+    runners.start(never)
+    never.cancel()
+    runners.start(Call(lambda: _noted(seen)))
     await _passes()
     assert len(seen) == 1
 
@@ -102,11 +104,12 @@ async def test_work_cancelled_while_it_waits_is_told_so_and_the_rest_goes_on() -
             told.append("cancelled")
             raise
 
-    started = runners.start(wait)
+    started = Call(wait)
+    runners.start(started)
     await _passes()
     started.cancel()
     seen: list[object] = []
-    runners.start(lambda: _noted(seen))
+    runners.start(Call(lambda: _noted(seen)))
     await _passes()
     assert told == ["cancelled"]
     assert len(seen) == 1
@@ -122,8 +125,8 @@ async def test_work_that_cancels_its_own_task_takes_no_other_with_it() -> None:
         assert task is not None
         task.cancel()
 
-    runners.start(rash)
-    runners.start(lambda: _noted(seen, wait=opened))
+    runners.start(Call(rash))
+    runners.start(Call(lambda: _noted(seen, wait=opened)))
     await _passes()
     opened.set()
     await _passes()

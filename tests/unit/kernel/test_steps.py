@@ -21,7 +21,7 @@ from tenuto.errors import (
 from tenuto.host.runner import perform
 from tenuto.kernel.batch import Batch
 from tenuto.kernel.commands import CancelStep, EnqueueTask, RunStep, StartTimer
-from tenuto.kernel.operations import Continued, Err
+from tenuto.kernel.operations import Continued, Err, StepSpec
 from tenuto.kernel.records import StepStatus
 from tenuto.model.steps import Attempt
 
@@ -110,8 +110,8 @@ async def test_a_result_is_encoded_the_moment_the_step_returns():
         kept.append([1, 2])
         return kept[0]
 
-    command = RunStep(("a",), 1, step_call(gives), None, None, "key", "a")
-    outcome = await perform(command, Attempt("a", "r", 1, "key"))
+    command = RunStep(("a",), 1, step_call(gives), StepSpec("a"), "key")
+    outcome = await perform(command, Attempt(command, "r"))
     kept[0].append(3)
     assert load(outcome.value) == [1, 2]
 
@@ -315,7 +315,7 @@ async def test_a_result_that_cannot_be_stored_fails_the_step_at_once(drive, tmp_
 
     run = drive(one_step)
     [command] = run.turn().commands
-    outcome = await perform(command._replace(call=step_call(gives)), Attempt("a", "r", 1, command.key))
+    outcome = await perform(command._replace(call=step_call(gives)), Attempt(command, "r"))
     assert isinstance(outcome, Err)
     assert outcome.unencodable
     run.turn(run.ok("a")._replace(outcome=outcome))

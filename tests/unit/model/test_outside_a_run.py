@@ -13,7 +13,7 @@ import tenuto
 from tenuto.codec.values import dump
 from tenuto.errors import NotInWorkflowError, QueryFailedError, QueryNotFoundError, ReadOnlyError
 from tenuto.model.state import answer_query
-from tenuto.model.steps import Attempt, run_attempt
+from tenuto.model.steps import Attempt, Subject, run_attempt
 
 
 async def _branch() -> None: ...
@@ -73,7 +73,7 @@ async def test_a_model_call_in_a_step_body_is_refused_at_the_call(call: str) -> 
         CALLS[call]()
 
     with pytest.raises(NotInWorkflowError, match="step"):
-        await run_attempt(body.call((), {}), Attempt("body", "r", 1, "key"))
+        await run_attempt(body.call((), {}), Attempt(Subject("body", 1, "key"), "r"))
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -104,7 +104,7 @@ async def test_a_step_body_knows_its_attempt_and_keeps_details_for_the_next() ->
         info = tenuto.step_info()
         return info.name, info.run_id, info.attempt, info.idempotency_key, info.details, info.cancelled()
 
-    attempt = Attempt("work", "r-1", 2, "r-1:0:work", details=dump({"row": 40}), on_heartbeat=kept.append)
+    attempt = Attempt(Subject("work", 2, "r-1:0:work"), "r-1", details=dump({"row": 40}), on_heartbeat=kept.append)
     seen = await run_attempt(work.call((41,), {}), attempt)
     assert seen == ("work", "r-1", 2, "r-1:0:work", {"row": 40}, False)
     assert kept == [dump({"row": 41})]
@@ -117,13 +117,13 @@ async def test_a_def_step_runs_in_a_thread_and_sees_its_attempt_there() -> None:
     def work() -> tuple[bool, int]:
         return threading.current_thread() is not threading.main_thread(), tenuto.step_info().attempt
 
-    assert await run_attempt(work.call((), {}), Attempt("work", None, 1, "key")) == (True, 1)
+    assert await run_attempt(work.call((), {}), Attempt(Subject("work", 1, "key"), None)) == (True, 1)
 
 
 async def test_a_heartbeat_raises_once_the_step_was_asked_to_stop() -> None:
     import asyncio
 
-    attempt = Attempt("work", None, 1, "key")
+    attempt = Attempt(Subject("work", 1, "key"), None)
     attempt.cancelled = True
 
     @tenuto.step
@@ -140,7 +140,7 @@ async def test_a_step_in_a_step_body_is_a_plain_call() -> None:  # M005
     async def outer() -> str:
         return await charge("tok", 1)
 
-    assert await run_attempt(outer.call((), {}), Attempt("outer", "r", 1, "key")) == "tok:1"
+    assert await run_attempt(outer.call((), {}), Attempt(Subject("outer", 1, "key"), "r")) == "tok:1"
 
 
 # --- queries

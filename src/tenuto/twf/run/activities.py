@@ -90,8 +90,8 @@ class Callee:
         self._performer = performer
         self._no_retry = no_retry
 
-    def record(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-        return encode_call(args, kwargs)
+    def record_plain(self, args: tuple[Any, ...]) -> bytes:
+        return encode_call(args, {})
 
     def implementation(self) -> Callable[..., Any]:
         return implementation(self._performer, self._no_retry)
