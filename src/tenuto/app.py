@@ -12,6 +12,7 @@ from typing import (
     ParamSpec,
     Protocol,
     Self,
+    TypeAlias,
     TypeVar,
     TypeVarTuple,
     Unpack,
@@ -64,6 +65,8 @@ R = TypeVar("R")
 V = TypeVar("V")
 T_co = TypeVar("T_co", covariant=True)
 Ts = TypeVarTuple("Ts")
+
+Call: TypeAlias = tuple[str, tuple[Any, ...], Mapping[str, Any]]  # the id of a workflow, and its arguments
 
 
 class Engine(Protocol):
@@ -210,18 +213,11 @@ class Tenuto:
         The same id with the same workflow and input gives the run that has it, whatever its status; `if_exists` says
         what else may happen to an id that is in use.
         """
-        target, args, kwargs = await self._what(workflow, args)
-        return RunHandle(self, await self.engine.start(target, args, kwargs, options))
-
-    async def _what(self, workflow: Any, args: tuple[Any, ...]) -> tuple[str, tuple[Any, ...], Mapping[str, Any]]:
-        """The id of what is to be started, and its arguments."""
-        if isinstance(workflow, Bound):
-            bound = cast("Bound[Any]", cast("object", workflow))
-            return bound.definition.id, bound.args, bound.kwargs
         if isinstance(workflow, str):
-            return await self.engine.resolve(workflow), args, {}
-        known, args = startable(workflow, args)
-        return known.id, args, {}
+            call: Call = await self.engine.resolve(workflow), args, {}
+        else:
+            call = _call_of(workflow, args)
+        return RunHandle(self, await self.engine.start(*call, options))
 
     def get(self, run_id: str, /) -> RunHandle[Any]:
         """A handle on a run."""
@@ -344,7 +340,10 @@ class Tenuto:
         A run's id is `name@<its time in UTC>`. `overlap`: what happens while the run before is open. `catch_up`: what
         becomes of times that nobody was there for. Storing a schedule again changes it; another rule counts from now.
         """
-        target, args, kwargs = await self._what(workflow, ())
+        if isinstance(workflow, str):
+            call: Call = await self.engine.resolve(workflow), (), {}
+        else:
+            call = _call_of(workflow, ())
         options: ScheduleOptions = {
             "cron": cron,
             "every": every,
@@ -354,7 +353,7 @@ class Tenuto:
             "start_at": start_at,
             "end_at": end_at,
         }
-        await self.engine.schedule(name, target, args, kwargs, options)
+        await self.engine.schedule(name, *call, options)
 
     async def schedules(self) -> AsyncIterator[ScheduleSummary]:
         """All schedules, by name."""
@@ -544,6 +543,15 @@ def _namespaces(urls: Mapping[str, str]) -> Namespaces:
     from tenuto.host.nexus import Namespaces  # few apps have any, and it brings the interpreter along
 
     return Namespaces(urls)
+
+
+def _call_of(workflow: Any, args: tuple[Any, ...]) -> Call:
+    """What is to be started, unless its name was given."""
+    if isinstance(workflow, Bound):
+        bound = cast("Bound[Any]", cast("object", workflow))
+        return bound.definition.id, bound.args, bound.kwargs
+    known, args = startable(workflow, args)
+    return known.id, args, {}
 
 
 def _engine_of(url: str, options: WorkerOptions | None, limits: Limits | None, codec: Codec | None) -> Engine:

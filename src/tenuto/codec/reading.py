@@ -112,7 +112,11 @@ def _read_text(data: bytes, at: int, _: int) -> tuple[str, int]:
 def _count(data: bytes, at: int, room: int) -> tuple[int, int]:
     if room < 1:
         _refuse("the value is nested too deep")
-    count, at = _head(data, at)
+    count = data[at] & 0x1F
+    if count < 24:
+        at += 1
+    else:
+        count, at = _head(data, at)
     # Every item takes a byte or more: a lying count is refused before anything is spent on it.
     if count > len(data) - at:
         _refuse("bytes are missing")

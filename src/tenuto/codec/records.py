@@ -5,6 +5,8 @@ Rules: as for entries. Two bytes of version, then the fields in the order of `ke
 
 from __future__ import annotations
 
+from functools import lru_cache
+from struct import Struct
 from typing import Final
 
 from tenuto.codec.bare import (
@@ -46,6 +48,7 @@ __all__ = [
     "encode_update",
 ]
 
+_COUNTERS: Final = Struct("<HQIIIB")  # version, started_at, generation, rewinds, logic; no cancel
 _VERSION_BYTES: Final = VERSION.to_bytes(2, "little")
 _MAIL_KINDS: Final = tuple(MailKind)
 _UPDATE_STATUSES: Final = tuple(UpdateStatus)  # numbered from 1
@@ -155,6 +158,8 @@ def decode_update(data: bytes) -> Update:
 
 
 def encode_counters(counters: Counters) -> bytes:
+    if counters.cancel is None:  # as of every run but those that were asked to stop
+        return _COUNTERS.pack(VERSION, *counters[:4], 0)
     return (
         _VERSION_BYTES
         + write_u64(counters.started_at)
@@ -166,6 +171,10 @@ def encode_counters(counters: Counters) -> bytes:
 
 
 def decode_counters(data: bytes) -> Counters:
+    if len(data) == _COUNTERS.size:
+        version, started_at, generation, rewinds, logic, cancelled = _COUNTERS.unpack(data)
+        if version == VERSION and not cancelled:
+            return Counters(started_at, generation, rewinds, logic)
     reader = _open(data)
     counters = Counters(
         reader.u64(), reader.u32(), reader.u32(), reader.u32(), reader.optional(lambda: _read_cancel(reader))
@@ -187,10 +196,12 @@ def _read_cancel(reader: Reader) -> Cancel:
     return Cancel(reader.u64(), reader.u64(), reader.optional(reader.text), reader.optional(reader.u64))
 
 
+@lru_cache(maxsize=1024)  # of steps and the like: few, and the same ones in every run
 def encode_name(name: str) -> bytes:
     return write_text(name)
 
 
+@lru_cache(maxsize=1024)
 def decode_name(data: bytes) -> str:
     reader = Reader(data)
     name = reader.text()

@@ -37,7 +37,7 @@ class Committer:
         self._free = self._at_once  # how many more groups may be under way
 
     def add(self, commit: TurnCommit, size: int = 0) -> asyncio.Future[TurnResult]:
-        """What becomes of the turn, once it is durable. `size`: how many bytes its rows have, where they may be many."""
+        """What becomes of the turn, once it is durable. `size`: the bytes of its rows, where they may be many."""
         future: asyncio.Future[TurnResult] = asyncio.get_running_loop().create_future()
         self.hand_in(commit, lambda answer: _settle(future, answer), size)
         return future

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from hashlib import sha256
 
 from tenuto.codec.rows import EncodedBatch, RunEncoder
 from tenuto.codec.values import dump, load
 from tenuto.errors import ChildCancelledError, ChildFailedError, ChildStartError, UpdateRejectedError
+from tenuto.host.turns import status_after
 from tenuto.kernel.commands import (
     CancelChild,
     CancelTask,
@@ -28,23 +28,36 @@ from tenuto.kernel.records import Mail, MailKind
 from tenuto.kernel.turn import Definition, Turn, create
 from tenuto.store.port import Lease, NewRun, NewTimer, Outgoing, RunRecord, TurnCommit
 
-__all__ = ["Effects", "ending_mail", "first_rows", "gather", "token_hash"]
+__all__ = ["Effects", "commit_end", "ending_mail", "first_rows", "gather", "token_hash"]
 
 
-@dataclass(slots=True)
 class Effects:
     """One turn's part of a commit, and the facts its run learns from it."""
 
-    runs: list[NewRun] = field(default_factory=list[NewRun])
-    tasks: list[EnqueueTask] = field(default_factory=list[EnqueueTask])
-    cancelled_tasks: list[str] = field(default_factory=list[str])
-    outgoing: list[Outgoing] = field(default_factory=list[Outgoing])
-    answers: list[tuple[str, bytes]] = field(default_factory=list[tuple[str, bytes]])
-    timers: list[NewTimer] = field(default_factory=list[NewTimer])
-    stopped_timers: list[str] = field(default_factory=list[str])
-    facts: list[Done] = field(default_factory=list[Done])  # fed after the commit
-    closed_hooks: list[str] = field(default_factory=list[str])  # hashes of their tokens
-    followed: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])  # run followed, location
+    __slots__ = (
+        "answers",
+        "cancelled_tasks",
+        "closed_hooks",
+        "facts",
+        "followed",
+        "outgoing",
+        "runs",
+        "stopped_timers",
+        "tasks",
+        "timers",
+    )
+
+    def __init__(self) -> None:  # a dataclass would take five times as long to make its lists
+        self.runs: list[NewRun] = []
+        self.tasks: list[EnqueueTask] = []
+        self.cancelled_tasks: list[str] = []
+        self.outgoing: list[Outgoing] = []
+        self.answers: list[tuple[str, bytes]] = []
+        self.timers: list[NewTimer] = []
+        self.stopped_timers: list[str] = []
+        self.facts: list[Done] = []  # fed after the commit
+        self.closed_hooks: list[str] = []  # hashes of their tokens
+        self.followed: list[tuple[str, str]] = []  # run followed, location
 
     def commit_of(
         self, turn: Turn, lease: Lease, status: str, rows: EncodedBatch, seen: int, new: NewRun | None = None
@@ -70,6 +83,20 @@ class Effects:
             continued=isinstance(turn.outcome, Continued),
             new=new,
         )
+
+
+def commit_end(turn: Turn, lease: Lease, encoder: RunEncoder, seen: int, new: NewRun | None) -> TurnCommit:
+    """The commit of a turn that ends its run and does nothing else."""
+    batch = turn.batch
+    return TurnCommit(
+        lease,
+        status_after(turn),
+        encoder.encode(batch),
+        seen=seen,
+        mail_done=batch.deleted_mail,
+        definition=batch.version,
+        new=new,
+    )
 
 
 def token_hash(token: str) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, cast
 
 from tenuto.codec.rows import ERROR_KEY, OUTPUT_KEY, VERSION_KEY, RunEncoder, decode_rows, update_key
@@ -37,6 +38,7 @@ from tenuto.host.timers import open_timers
 from tenuto.host.waiters import Ending, Waiters
 from tenuto.host.watching import RunEvent, watch
 from tenuto.host.worker import Worker
+from tenuto.kernel.batch import Batch
 from tenuto.kernel.location import check_name, parse
 from tenuto.kernel.records import Mail, MailKind, Rows, UpdateStatus
 from tenuto.kernel.rewind import Undone, recover, rewind
@@ -48,6 +50,9 @@ from tenuto.model.state import answer_query
 from tenuto.store.port import CLOSED, Lease, NewRun, RunFilter, RunRecord, Store, TurnCommit
 
 __all__ = ["NativeEngine"]
+
+
+_prefix = lru_cache(maxsize=1024)(short_name)  # of the ids that are made for runs
 
 
 class NativeEngine(Scheduling, Queueing):
@@ -99,28 +104,23 @@ class NativeEngine(Scheduling, Queueing):
         or_ended: bool = False,
     ) -> Ending | None:
         """Waits until something is true (of a run); `TimeoutError`. `or_ended`: or a worker here tells of its end."""
-        limit = None if timeout is None else milliseconds(timeout) / 1000
-        async with asyncio.timeout(limit):
+        if timeout is None:
+            return await self._waiters.until(run_id, reached, or_ended=or_ended)
+        async with asyncio.timeout(milliseconds(timeout) / 1000):
             return await self._waiters.until(run_id, reached, or_ended=or_ended)
 
     # --- starting and finding
 
-    @under_limits
     async def start(self, target: str, args: Sequence[Any], kwargs: Mapping[str, Any], options: StartOptions) -> str:
         """Stores a run, or finds the one that has its id; its id."""
         workflow = self.definitions.workflow(target)
         if is_twf(workflow):
-            workflow.accept(args, kwargs)
+            with self.limits.in_force():
+                workflow.accept(args, kwargs)
             await self._programs.keep()
-        call = encode_call(tuple(args), kwargs)
-        definition = self.definitions.definition(workflow)
-        asked = options.get("id")
-        run_id = check_name(asked) if asked is not None else f"{short_name(target)}-{secrets.token_hex(8)}"
-        first = create(definition, call, await self.store.now())
-        rows = RunEncoder().encode(first).puts
-        place = place_in_queue(options, "default" if workflow is None else workflow.queue)
-        attributes = options.get("attributes") or {}
-        new = NewRun(run_id, target, rows, definition=definition.hash, attributes=attributes, **place)
+        now = self.store.clock()
+        first = self._first(workflow, tuple(args), kwargs, now if now is not None else await self.store.now())
+        new = self._new(target, workflow, first, options)
         if_exists = options.get("if_exists", "same")
         while True:
             try:
@@ -131,14 +131,30 @@ class NativeEngine(Scheduling, Queueing):
                 self.poke()
                 if if_exists == "error":
                     if_exists = "same"  # nobody knew what became of the first attempt: what is there may be ours
-            if created:
-                return run_id
-            if await self._is_same(new, call, if_exists):
-                return run_id
+            if created or await self._is_same(new, first.input, if_exists):
+                return new.id
             if (holder := await self._holder(new)) is not None:
                 return holder
 
-    async def _is_same(self, new: NewRun, call: bytes, if_exists: IfExists) -> bool:
+    def _first(self, workflow: Workflow[..., Any] | None, args: Any, kwargs: Mapping[str, Any], now: int) -> Batch:
+        """What a run begins with."""
+        with self.limits.in_force():
+            call = encode_call(args, kwargs)
+        return create(self.definitions.definition(workflow), call, now)
+
+    def _new(self, target: str, workflow: Workflow[..., Any] | None, first: Batch, options: StartOptions) -> NewRun:
+        """A run to be, as the options have it."""
+        asked = options.get("id")
+        return NewRun(
+            check_name(asked) if asked is not None else f"{_prefix(target)}-{secrets.token_hex(8)}",
+            target,
+            RunEncoder().encode(first).puts,
+            definition=first.version or "",
+            attributes=options.get("attributes") or {},
+            **place_in_queue(options, "default" if workflow is None else workflow.queue),
+        )
+
+    async def _is_same(self, new: NewRun, call: bytes | None, if_exists: IfExists) -> bool:
         """Whether the run that has the id is the one asked for; False: it is gone now, the id is free."""
         record = await self.store.get(new.id)
         if record is None:
@@ -191,17 +207,14 @@ class NativeEngine(Scheduling, Queueing):
 
     async def ending(self, run_id: str, timeout: Duration | None) -> Ending:
         """How a run ended, once it has."""
-        status = ""
-
-        async def ended() -> bool:
-            nonlocal status
-            status = await self.status(run_id)
-            return status in CLOSED
-
-        ending = await self.wait_until(ended, timeout, run_id, or_ended=True)
+        look = _Look(self, run_id)
+        if timeout is None:  # without another coroutine in between: thousands may wait
+            ending = await self._waiters.until(run_id, look.has_ended, or_ended=True)
+        else:
+            ending = await self.wait_until(look.has_ended, timeout, run_id, or_ended=True)
         if ending is None:
-            key = {"completed": OUTPUT_KEY, "failed": ERROR_KEY}.get(status)
-            ending = Ending(status, b"" if key is None else await self._single(run_id, key))
+            key = {"completed": OUTPUT_KEY, "failed": ERROR_KEY}.get(look.status)
+            ending = Ending(look.status, b"" if key is None else await self._single(run_id, key))
         return ending
 
     async def history(self, run_id: str) -> list[HistoryEntry]:
@@ -393,3 +406,18 @@ class NativeEngine(Scheduling, Queueing):
 
     async def _rows(self, run_id: str) -> Rows:
         return decode_rows(run_id, await self.store.rows(run_id))[0]
+
+
+class _Look:
+    """Looks whether a run has ended, and remembers its status."""
+
+    __slots__ = ("_engine", "_run_id", "status")
+
+    def __init__(self, engine: NativeEngine, run_id: str) -> None:
+        self._engine = engine
+        self._run_id = run_id
+        self.status = ""
+
+    async def has_ended(self) -> bool:
+        self.status = await self._engine.status(self._run_id)
+        return self.status in CLOSED

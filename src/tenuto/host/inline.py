@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -10,7 +11,7 @@ from typing import TypeAlias
 
 from tenuto.codec.values import dump
 from tenuto.errors import HookTakenError
-from tenuto.host.attempts import run_limited
+from tenuto.host.attempts import HostedAttempt
 from tenuto.host.certainty import insist
 from tenuto.host.effects import token_hash
 from tenuto.host.runners import Call, Runners, Work
@@ -73,19 +74,23 @@ class InlineWork:
             done(fact)
 
 
-class _Attempt(Work):
-    """An attempt of a step, or of a rollback handler."""
+class _Attempt(HostedAttempt):
+    """An attempt of a step, or of a rollback handler, as work of a run."""
 
-    __slots__ = ("_command", "_done", "_of", "_run_id")
+    __slots__ = ("_done", "_of", "task")
 
     def __init__(self, of: InlineWork, run_id: str, command: RunStep | RunRollback, done: Told) -> None:
-        super().__init__()
+        super().__init__(of.store, command, run_id, of.threads)
+        self.task: asyncio.Task[None] | None = None
         self._of = of
-        self._run_id = run_id
-        self._command = command
         self._done = done
 
     async def run(self) -> None:
         command = self._command
-        outcome = await run_limited(self._of.store, command, self._run_id, self._of.threads)
+        outcome = await self.outcome()
         self._of.end(Done(command.location, command.attempt, outcome), self._done)
+
+    def cancel(self) -> None:
+        self.cancelled = True
+        if self.task is not None:
+            self.task.cancel()

@@ -87,16 +87,16 @@ def under_limits(verb: Verb) -> Verb:
 
 
 class HistorySize:
-    """How long the history of a run in memory is: at most so much, since what is written twice counts twice, and what is
-    no entry counts as one."""
+    """How long the history of a run in memory is: at most so much, since what is written twice counts twice."""
 
-    __slots__ = ("_bytes", "_entries", "_half", "_limits", "_warned", "is_large")
+    __slots__ = ("_bytes", "_entries", "_limits", "_many", "_much", "_warned", "is_large")
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._entries = 0
         self._bytes = 0
-        self._half = limits.history_entries // 2, limits.history_bytes // 2
+        self._many = limits.history_entries // 2
+        self._much = limits.history_bytes // 2
         self._warned = False
         self.is_large = False  # more than half of what is allowed: worth a look
 
@@ -105,7 +105,7 @@ class HistorySize:
         history = [(key, value) for key, value in stored if key.startswith(_HISTORY)]
         self._entries = len(history)
         self._bytes = sum(len(key) + len(value) for key, value in history)
-        self._compare()
+        self.is_large = self._entries > self._many or self._bytes > self._much
 
     @property
     def memory(self) -> int:
@@ -117,14 +117,10 @@ class HistorySize:
         size = 0
         for key, value in rows.puts:
             size += len(key) + len(value)
-        self._entries += len(rows.puts)
+            self._entries += 1
         self._bytes += size
-        self._compare()
+        self.is_large = self._entries > self._many or self._bytes > self._much
         return size
-
-    def _compare(self) -> None:
-        many, much = self._half
-        self.is_large = self._entries > many or self._bytes > much
 
     def warning(self) -> str | None:
         """What to say once, at half of a limit."""

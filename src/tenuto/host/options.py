@@ -38,6 +38,8 @@ class WorkerOptions(TypedDict):
 
 def place_in_queue(options: StartOptions, queue: str) -> dict[str, Any]:
     """The fields of a new run that its queue options fill. `queue`: where its workflow goes unless told otherwise."""
+    if not options:  # as for most starts
+        return {"queue": check_name(queue), "priority": 0, "delay_ms": 0, "key": None, "partition": None}
     key, partition = options.get("key"), options.get("partition")
     return {
         "queue": check_name(options.get("queue") or queue),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from contextvars import Context
 from typing import Protocol
 
 from tenuto.host.collector import CollectorPaused
+from tenuto.kernel.loop import drop_generators
 
 __all__ = ["Rounds"]
 
@@ -35,6 +37,9 @@ class Rounds:
     def _play(self) -> None:
         ready, self._ready = self._ready, {}
         now = self._clock()
+        hooks = drop_generators()
         with CollectorPaused():
             for run in ready:
                 run.take_usual_turn(now)
+        if hooks is not None:
+            sys.set_asyncgen_hooks(*hooks)

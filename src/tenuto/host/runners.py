@@ -11,44 +11,47 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
 from types import coroutine
-from typing import Any
+from typing import Any, Protocol
 
 __all__ = ["Call", "Runners", "Work"]
 
 
-class Work(ABC):
-    """Something to be done in a runner's task, that can be told to stop."""
+class Work(Protocol):
+    """Something to be done in a runner's task."""
 
-    __slots__ = ("cancelled", "task")
+    cancelled: bool  # before it has begun: it never begins
+    task: asyncio.Task[None] | None  # while it is being done
 
-    def __init__(self) -> None:
-        self.task: asyncio.Task[None] | None = None  # once it has begun
-        self.cancelled = False
-
-    @abstractmethod
     def run(self) -> Coroutine[Any, Any, None]:
         """What is to be done."""
+        ...
 
     def cancel(self) -> None:
-        """Stops it. Cancelled before it has begun, it never begins."""
+        """Stops it."""
+        ...
+
+
+class Call:
+    """The call of a coroutine function, as work."""
+
+    __slots__ = ("_function", "cancelled", "task")
+
+    def __init__(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._function = function
+        self.task: asyncio.Task[None] | None = None
+        self.cancelled = False
+
+    def run(self) -> Coroutine[Any, Any, None]:
+        return self._function()
+
+    def cancel(self) -> None:
         self.cancelled = True
         if self.task is not None:
             self.task.cancel()
-
-
-class Call(Work):
-    """The call of a coroutine function, as work."""
-
-    __slots__ = ("run",)
-
-    def __init__(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        super().__init__()
-        self.run = function
 
 
 class Runners:

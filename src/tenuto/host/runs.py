@@ -13,13 +13,13 @@ from tenuto.errors import LimitError, TenutoError
 from tenuto.host.collector import CollectorPaused
 from tenuto.host.commit import Committer
 from tenuto.host.definitions import Definitions, find_handler
-from tenuto.host.effects import Effects, ending_mail, first_rows, gather
+from tenuto.host.effects import Effects, commit_end, ending_mail, first_rows, gather
 from tenuto.host.inline import InlineWork
 from tenuto.host.limits import HistorySize, Limits
 from tenuto.host.programs import Programs, child_definition, pinned, version_of
 from tenuto.host.rounds import Rounds
 from tenuto.host.runners import Runners
-from tenuto.host.turns import commit_asleep, commit_usual, is_usual, status_after
+from tenuto.host.turns import commit_asleep, commit_usual, status_after
 from tenuto.host.waiters import Ending
 from tenuto.kernel.batch import EMPTY, Batch
 from tenuto.kernel.commands import (
@@ -146,7 +146,8 @@ class HeldRun:
         self._add_mail(mail)
 
     def _rebuild(self, stored: list[tuple[bytes, bytes]]) -> None:
-        self.drop()
+        if self.run is not None:
+            self.drop()
         self._facts.clear()
         self._seen = 0
         self._size.measure(stored)
@@ -172,10 +173,11 @@ class HeldRun:
     def drop(self) -> None:
         """Closes the run in memory; what was committed is all there is of it."""
         self._work.stop_all()
-        if self.run is not None:
-            self.notices.extend(f"{name} refused to close" for name in self.run.close())
-            self.run.forget()
-            self.run = None
+        run, self.run = self.run, None
+        if run is not None:
+            for name in run.close():
+                self.notices.append(f"{name} refused to close")
+            run.forget()
 
     @property
     def bytes(self) -> int:
@@ -292,7 +294,7 @@ class HeldRun:
     def _usual_commit(self, turn: Turn) -> TurnCommit | None:
         """The commit of a turn that is as nearly all are; None if it is not."""
         assert self.lease is not None  # noqa: S101  # held
-        if self._new is not None or len(turn.commands) > self._limits.commands_per_turn or not is_usual(turn):
+        if self._new is not None or len(turn.commands) > self._limits.commands_per_turn:
             return None
         return commit_usual(turn, self.lease, self._encoder, self._seen)
 
@@ -374,6 +376,8 @@ class HeldRun:
         assert lease is not None and self.run is not None  # noqa: PT018, S101  # held
         if turn.batch.empty and not durable and turn.waiting.in_flight and turn.outcome is None and self._new is None:
             return None
+        if not durable and (end := self._plain_end(turn, lease, record)) is not None:
+            return await self._hand_in(end)
         now = await self._store.now()
         named = await self._named_runs(durable) if durable else {}
         workflow = self._workflow
@@ -405,6 +409,14 @@ class HeldRun:
                 self._facts.extend(gone)
                 self._touch()
         return result
+
+    def _plain_end(self, turn: Turn, lease: Lease, record: RunRecord) -> TurnCommit | None:
+        """The commit of a turn without durable commands that ends a run no other run waits for; None if it is more."""
+        outcome = turn.outcome
+        if outcome is None or isinstance(outcome, Continued) or not (record.parent is None or record.detached):
+            return None
+        new, self._new = self._new, None
+        return commit_end(turn, lease, self._encoder, self._seen, new)
 
     async def _gone_timers(self, effects: Effects) -> list[TimerGone]:
         """Timers of earlier turns whose rows somebody deleted: they count as fired (P4)."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from tenuto.codec.values import dump, load
-from tenuto.host.attempts import run_limited
+from tenuto.host.attempts import HostedAttempt
 from tenuto.host.certainty import insist
 from tenuto.host.definitions import Definitions
 from tenuto.host.waiters import Ending
@@ -93,7 +93,7 @@ class Tasks:
         command = RunStep(place, task.attempt, call, spec, task.id)
         self._attempting.add(task.id)
         try:
-            return await run_limited(self._store, command, task.run_id, self._threads, owner=task.run_id or task.id)
+            return await HostedAttempt(self._store, command, task.run_id, self._threads, owner=task.id).outcome()
         except asyncio.CancelledError:
             current = asyncio.current_task()
             if task.id not in self._stopped or current is None:

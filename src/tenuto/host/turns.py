@@ -9,7 +9,7 @@ from tenuto.kernel.operations import Cancelled, Completed, Continued, Failed
 from tenuto.kernel.turn import Turn
 from tenuto.store.port import Lease, NewRun, NewTimer, TurnCommit
 
-__all__ = ["commit_asleep", "commit_usual", "is_usual", "status_after"]
+__all__ = ["commit_asleep", "commit_usual", "status_after"]
 
 
 def status_after(turn: Turn) -> str:
@@ -27,19 +27,14 @@ def status_after(turn: Turn) -> str:
             return "running" if turn.waiting.in_flight else "suspended"
 
 
-def is_usual(turn: Turn) -> bool:
-    """Whether it leaves steps in flight and is nothing but rows, as nearly every turn of a long run."""
-    if turn.outcome is not None or not turn.waiting.in_flight or turn.batch.empty:
-        return False
-    for command in turn.commands:  # noqa: SIM110  # every turn asks: no generator
+def commit_usual(turn: Turn, lease: Lease, encoder: RunEncoder, seen: int) -> TurnCommit | None:
+    """The commit of a turn that leaves steps in flight and is nothing but rows, as nearly all are; None of another."""
+    batch, commands, waiting, outcome, _ = turn
+    if outcome is not None or not waiting.in_flight or (not batch.entries and batch.empty):
+        return None
+    for command in commands:
         if is_durable(command):
-            return False
-    return True
-
-
-def commit_usual(turn: Turn, lease: Lease, encoder: RunEncoder, seen: int) -> TurnCommit:
-    """The commit of a usual turn."""
-    batch = turn.batch
+            return None
     return TurnCommit.of_rows(lease, encoder.encode(batch), batch.alarm, seen, batch.deleted_mail, batch.version)
 
 

@@ -36,15 +36,22 @@ class Ending(NamedTuple):
 
 
 class _Waiter:
-    """One who waits: what for, how it is woken to look again, and what it was told instead."""
+    """One who waits: what for, how it is woken to look again, and what it was told instead.
 
-    __slots__ = ("ending", "event", "or_ended", "reached")
+    Thousands may wait: it is made of few objects.
+    """
+
+    __slots__ = ("ending", "or_ended", "reached", "woken")
 
     def __init__(self, reached: Callable[[], Awaitable[bool]], or_ended: bool) -> None:
         self.reached = reached
         self.or_ended = or_ended  # it waits for the end, which whoever has the run tells
-        self.event = asyncio.Event()
+        self.woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.ending: Ending | None = None
+
+    def wake(self) -> None:
+        if not self.woken.done():
+            self.woken.set_result(None)
 
 
 class Waiters:
@@ -64,7 +71,7 @@ class Waiters:
         """Something about this run has been committed here: its end, or what those who wait for it look at now."""
         for waiter in self._waiting.get(run_id, ()):
             waiter.ending = ending
-            waiter.event.set()
+            waiter.wake()
 
     async def until(
         self, run_id: str, reached: Callable[[], Awaitable[bool]], *, or_ended: bool = False
@@ -85,15 +92,16 @@ class Waiters:
             if not (or_ended and self._told(run_id)) and await reached():
                 return None
             while True:
-                await waiter.event.wait()
-                waiter.event.clear()
+                await waiter.woken
                 if or_ended and waiter.ending is not None:
                     return waiter.ending
+                waiter.woken = asyncio.get_running_loop().create_future()  # before it looks: nothing is missed
                 if await reached():
                     return None
         finally:
-            self._waiting[run_id].remove(waiter)
-            if not self._waiting[run_id]:
+            waiting = self._waiting[run_id]
+            waiting.remove(waiter)
+            if not waiting:
                 del self._waiting[run_id]
 
     async def close(self) -> None:
@@ -119,16 +127,20 @@ class Waiters:
             now = asyncio.get_running_loop().time()
             all_of_them = now - looked_at_all >= ALL_EVERY
             looked_at_all = now if all_of_them else looked_at_all
-            waiting = [
-                waiter
-                for run_id, waiters in self._waiting.items()
-                for waiter in waiters
-                if all_of_them or not (waiter.or_ended and self._told(run_id))
-            ]
-            for first in range(0, len(waiting), LOOKS):
-                await self._look(waiting[first : first + LOOKS])
-            if not waiting:
+            if not await self._look_for(all_of_them):
                 await asyncio.sleep(REST_TOLD)
+
+    async def _look_for(self, all_of_them: bool) -> bool:
+        """Looks for those who will not be told, or for all; whether there are any."""
+        waiting = [
+            waiter
+            for run_id, waiters in self._waiting.items()
+            for waiter in waiters
+            if all_of_them or not (waiter.or_ended and self._told(run_id))
+        ]
+        for first in range(0, len(waiting), LOOKS):
+            await self._look(waiting[first : first + LOOKS])
+        return bool(waiting)
 
     async def _look(self, waiters: list[_Waiter]) -> None:
         """Wakes those whose wish has come true, then rests."""
@@ -140,12 +152,12 @@ class Waiters:
 
 
 async def _is_reached(waiter: _Waiter) -> bool:
-    if waiter.event.is_set():
+    if waiter.woken.done():
         return False  # it looks itself
     try:
         reached = await waiter.reached()
     except Exception:  # noqa: BLE001  # edge 2 of 3: the waiter meets it again, and raises it where it belongs
         reached = True
     if reached:
-        waiter.event.set()
+        waiter.wake()
     return reached

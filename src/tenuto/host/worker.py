@@ -191,6 +191,11 @@ class Worker:
         """Whether this worker has the run, and so will tell of its end."""
         return run_id in self._held
 
+    @property
+    def _room(self) -> int:
+        """How many more runs may be advanced."""
+        return self._concurrency - len(self._driving)
+
     def poke(self) -> None:
         """Something in this process was stored that may be claimed: look at once."""
         self._poked.set()
@@ -229,17 +234,24 @@ class Worker:
 
     async def _claim_once(self) -> bool:
         """Takes what there is room for; whether there may be more."""
-        if self._held:
-            for run_id in await self._store.absorb(self._id, list(self._held)):
-                self._pause = LISTEN_PAUSE
-                if (held := self._held.get(run_id)) is not None:
-                    held.mail_arrived()
-        # Together: a store that groups its writes makes one commit of both.
-        more = any(await asyncio.gather(self._claim_runs(), self._claim_tasks()))
-        return await self._claim_limited() or more
+        # Together: a store that groups its writes makes one commit of all.
+        parts = await asyncio.gather(self._absorb(), self._claim_runs(), self._claim_tasks(), return_exceptions=True)
+        for failure in parts:
+            if isinstance(failure, BaseException):
+                raise failure
+        return await self._claim_limited() or any(parts)
+
+    async def _absorb(self) -> None:
+        """Takes the wake-ups of the runs that are here."""
+        if not self._held:
+            return
+        for run_id in await self._store.absorb(self._id, list(self._held)):
+            self._pause = LISTEN_PAUSE
+            if (held := self._held.get(run_id)) is not None:
+                held.mail_arrived()
 
     async def _claim_runs(self) -> bool:
-        room = self._concurrency - len(self._driving)
+        room = self._room
         if room <= 0:
             return False
         claims = await self._store.claim_runs(self._id, self._definitions.workflows(), room, self._queues)
@@ -262,7 +274,7 @@ class Worker:
     async def _claim_limited(self) -> bool:
         """What queues with limits let begin here, in the room that the others have left."""
         self._until_rate = POLL
-        room = max(0, self._concurrency - len(self._driving)), max(0, self._concurrency - len(self._tasks))
+        room = max(0, self._room), max(0, self._concurrency - len(self._tasks))
         if not any(room) or not await self._store.limited():
             return False
         here = Counter(held.record.queue for held in self._held.values() if held.record is not None)
@@ -352,7 +364,7 @@ class Worker:
     def _begin_start(self, start: Start, limited: frozenset[str]) -> None:
         """Takes the first turn of a new run, where this worker may have it; nothing is awaited until it is held."""
         new, first, target = start.new, start.first, start.new.target
-        has_room = len(self._driving) < self._concurrency
+        has_room = self._room > 0
         if new.queue in limited or not (has_room or target in self._waits_first) or not self._may_begin(new):
             self._store_plainly(start)
             return
@@ -379,7 +391,7 @@ class Worker:
     async def signal(self, run_id: str, mail: Mail, message_id: str | None) -> None:
         """Stores a signal. A run that waits in this worker's memory takes it at once: nobody has to find it first."""
         held = self._cache.get(run_id)
-        if held is None or len(self._driving) >= self._concurrency or asyncio.get_running_loop() is not self._loop:
+        if held is None or self._room <= 0 or asyncio.get_running_loop() is not self._loop:
             await self._store.send(run_id, mail, message_id)
             self.poke()
             return

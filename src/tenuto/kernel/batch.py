@@ -62,10 +62,9 @@ class Batch(NamedTuple):
     @property
     def empty(self) -> bool:
         """Whether nothing would be written (the alarm is not a row of the run)."""
-        return not self.entries and self.only_entries
+        return not self.entries and self.has_only_entries()
 
-    @property
-    def only_entries(self) -> bool:
+    def has_only_entries(self) -> bool:
         """Whether nothing but entries would be written."""
         return self[:_ENTRIES] == _BEFORE and self[_ENTRIES + 1 : -1] == _BEHIND
 

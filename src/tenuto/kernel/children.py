@@ -61,8 +61,14 @@ class Children:
         core = self._core
         if not self.began and not any(type(entry.kind) is Child for _, entry in core.rows.history):
             return []  # as in most runs, which need not be walked through for it
-        found = [(node, _open_child(node.entry)) for node in core.history.root.walk() if node.entry is not None]
-        return [(node, child) for node, child in found if child is not None]
+        open_ones: list[tuple[Node, Child]] = []
+        for node in core.history.root.walk():
+            entry = node.entry
+            if entry is None or type(entry.kind) is not Child or entry.seq or entry.flags & Flag.CANCELLED:
+                continue
+            if entry.kind.mode is ChildMode.SPAWN:
+                open_ones.append((node, entry.kind))
+        return open_ones
 
     def ended(self, spawned: asyncio.Future[bytes]) -> asyncio.Future[bytes]:
         assert isinstance(spawned, OperationFuture) and spawned.pending is not None  # noqa: PT018, S101
@@ -95,7 +101,7 @@ class Children:
 
     def _register(self, pending: Pending) -> None:
         node = pending.node
-        self._core.inline[node] = None  # the host is at work on it: the run stays where it is
+        self._core.inline[node] = node.location, "step"  # the host is at work on it: the run stays where it is
         self._core.journal.command(node, RegisterHook(node.location, self._core.key(node), pending.op.run))
 
     def _accept(self, pending: Pending) -> None:
@@ -184,9 +190,3 @@ class Children:
         core.journal.put(node, entry._replace(flags=entry.flags | Flag.CANCELLED), force=True)
         if not asked and entry.kind.mode is ChildMode.SPAWN:
             core.journal.command(node, CancelChild(node.location, entry.kind.run))
-
-
-def _open_child(entry: Entry) -> Child | None:
-    kind = entry.kind
-    is_child = type(kind) is Child and kind.mode is ChildMode.SPAWN
-    return kind if is_child and not entry.seq and not entry.flags & Flag.CANCELLED else None

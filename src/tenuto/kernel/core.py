@@ -19,6 +19,7 @@ from tenuto.errors import DecodingError, Evicted
 from tenuto.kernel.commands import Origin
 from tenuto.kernel.history import Divergence, History, Node, Recorded, describe
 from tenuto.kernel.journal import Journal
+from tenuto.kernel.location import Location
 from tenuto.kernel.loop import Loop
 from tenuto.kernel.pending import OperationFuture, Pending
 from tenuto.kernel.records import Entry, Flag, Removed, Rows
@@ -75,7 +76,7 @@ class Core:
         self.held: list[Recorded] = []  # recorded facts whose operation is not issued yet, lowest `seq` first
         self.internal: deque[Callable[[], None]] = deque()
         self.outstanding: dict[Pending, Begin] = {}  # issued while replaying, not recorded
-        self.inline: dict[Node, None] = {}  # steps and handlers the host is running
+        self.inline: dict[Node, tuple[Location, str]] = {}  # steps and handlers the host is running: where, and what
         self.inserted_open = 0
         self.cursor = 0  # of the recorded fact to be fed next
         self.next_seq = self.history.facts[0][0]  # its seq; 0: none, or others are held back

@@ -139,8 +139,7 @@ class EngineSide(Core):
         # What replay publishes again was committed with the facts that made the code say it.
         if self.replaying:
             return
-        self.journal.published = value
-        self.journal.forced = True
+        self.journal.publish(value)
 
     def close_hook(self, token: str) -> None:
         if self.inert:

@@ -48,11 +48,11 @@ class Node:
     """A place in a run's history."""
 
     __slots__ = (
-        "_location",
         "children",
         "depth",
         "due",
         "entry",
+        "location",
         "metadata",
         "parent",
         "passed",
@@ -64,8 +64,8 @@ class Node:
     def __init__(self, segment: Segment, parent: Node | None) -> None:
         self.segment = segment
         self.parent = parent
-        self._location: Location | None = None  # once somebody has asked for it
-        self.depth: int = parent.depth + 1 if parent is not None else 0
+        self.location: Location = (*parent.location, segment) if parent is not None else ()
+        self.depth = len(self.location)
         self.children: dict[Segment, Node] | None = None
         self.entry: Entry | None = None
         self.metadata: Metadata | None = None
@@ -91,14 +91,6 @@ class Node:
             return
         if parent.children.get(self.segment) is self:
             del parent.children[self.segment]
-
-    @property
-    def location(self) -> Location:
-        location = self._location
-        if location is None:
-            parent = self.parent
-            location = self._location = () if parent is None else (*parent.location, self.segment)
-        return location
 
     @property
     def text(self) -> str:

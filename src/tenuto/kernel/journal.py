@@ -35,14 +35,15 @@ class Journal:
         self.now = time  # of the present turn
         self.forced = False
         self.notices: list[str] = []
-        self.output: bytes | None = None
-        self.error: bytes | None = None
-        self.version: str | None = None
-        self.published: bytes | None = None
-        self.counters: Counters | None = None
-        self.delete_error = False
-        self.cleared: tuple[int, ...] = ()
         self._state = state  # as stored
+        self._more = False  # anything but entries was written
+        self._output: bytes | None = None
+        self._error: bytes | None = None
+        self._version: str | None = None
+        self._published: bytes | None = None
+        self._counters: Counters | None = None
+        self._delete_error = False
+        self._cleared: tuple[int, ...] = ()
         self._entries: dict[Node, Entry] = {}
         self._metadata: dict[Node, Metadata] = {}
         self._deleted_entries: dict[Node, None] = {}
@@ -100,13 +101,13 @@ class Journal:
         self._entries.pop(node, None)
         if node.stored:
             self._deleted_entries[node] = None
-            self.forced = True
+            self._more = self.forced = True
 
     def describe(self, node: Node, metadata: Metadata) -> None:
         node.metadata = metadata
         self._metadata[node] = metadata
         self._deleted_metadata.pop(node, None)
-        self.forced = True
+        self._more = self.forced = True
 
     def trim(self, trim: Trim, dropped: list[Node]) -> None:
         """Deletes a range of counted places with their metadata.
@@ -123,18 +124,41 @@ class Journal:
             stored = stored or node.stored
         if stored:
             self._trims.append(trim)
-        self.forced = True
+        self._more = self.forced = True
 
     # --- the rest
 
     def delete_mail(self, n: int, *, force: bool) -> None:
         self._deleted_mail.append(n)
+        self._more = True
         if force:
             self.forced = True
 
     def update(self, update_id: str, update: Update) -> None:
         self._updates[update_id] = update
-        self.forced = True
+        self._more = self.forced = True
+
+    def publish(self, value: bytes) -> None:
+        self._published = value
+        self._more = self.forced = True
+
+    def adopt(self, version: str) -> None:
+        """The run goes on under this definition; written with whatever comes next."""
+        self._version = version
+        self._more = True
+
+    def count(self, counters: Counters) -> None:
+        self._counters = counters
+        self._more = self.forced = True
+
+    def complete(self, output: bytes, *, delete_error: bool) -> None:
+        self._output, self._delete_error = output, delete_error
+        self._more = self.forced = True
+
+    def fail(self, error: bytes) -> None:
+        """The run has failed, or begins to undo because it will."""
+        self._error = error
+        self._more = self.forced = True
 
     def command(self, key: Node | str, command: Command) -> None:
         self.commands[key, type(command)] = command
@@ -150,7 +174,8 @@ class Journal:
         self._deleted_entries.clear()
         self._deleted_metadata.clear()
         self._trims.clear()
-        self.cleared = (1, 2, 5)
+        self._cleared = (1, 2, 5)
+        self._more = True
 
     # --- emission
 
@@ -183,49 +208,31 @@ class Journal:
             self._entries.clear()
         self.forced = False
         self._state = state
-        if not self._has_more:  # a step's row, and perhaps the state: nearly every batch of a long run
+        if not self._more:  # a step's row, and perhaps the state: nearly every batch of a long run
             return Batch.of_entries(entries, moved, alarm)
         batch = Batch(
-            cleared=self.cleared,
+            cleared=self._cleared,
             trims=tuple(self._trims),
             deleted_entries=tuple(node.location for node in self._deleted_entries),
             deleted_metadata=tuple(node.location for node in self._deleted_metadata),
             deleted_mail=tuple(self._deleted_mail),
-            deleted_error=self.delete_error,
+            deleted_error=self._delete_error,
             entries=entries,
             metadata=tuple((node.location, metadata) for node, metadata in self._metadata.items()),
             updates=tuple(self._updates.items()),
             state=moved,
-            output=self.output,
-            error=self.error,
-            version=self.version,
-            published=self.published,
-            counters=self.counters,
+            output=self._output,
+            error=self._error,
+            version=self._version,
+            published=self._published,
+            counters=self._counters,
             alarm=alarm,
         )
         self._forget_more()
         return batch
 
-    @property
-    def _has_more(self) -> bool:
-        """Whether anything but entries was written."""
-        return bool(
-            self._metadata
-            or self._deleted_entries
-            or self._deleted_metadata
-            or self._deleted_mail
-            or self._trims
-            or self._updates
-            or self.cleared
-            or self.delete_error
-            or self.output is not None
-            or self.error is not None
-            or self.version is not None
-            or self.published is not None
-            or self.counters is not None
-        )
-
     def _forget_more(self) -> None:
+        self._more = False
         for node in self._deleted_entries:
             node.stored = False
         self._metadata.clear()
@@ -234,6 +241,6 @@ class Journal:
         self._deleted_mail.clear()
         self._trims.clear()
         self._updates.clear()
-        self.output = self.error = self.version = self.published = self.counters = None
-        self.cleared = ()
-        self.delete_error = False
+        self._output = self._error = self._version = self._published = self._counters = None
+        self._cleared = ()
+        self._delete_error = False

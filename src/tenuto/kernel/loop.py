@@ -25,14 +25,15 @@ from typing import Any, Final, NoReturn, Protocol, TypeAlias, TypeVar, TypeVarTu
 from tenuto.errors import Evicted, ForeignCallError, RunawayTurnError
 from tenuto.kernel.scope import Scope, current_scope
 
-__all__ = ["Loop", "LoopOwner", "Task"]
+__all__ = ["Loop", "LoopOwner", "Task", "drop_generators"]
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 HANDLES_PER_DRAIN: Final = 1_000_000
 
-Before: TypeAlias = "tuple[asyncio.AbstractEventLoop | None, tuple[Any, Any]]"  # the running loop, and hooks
+Hooks: TypeAlias = tuple[Any, Any]
+Before: TypeAlias = "tuple[asyncio.AbstractEventLoop | None, Hooks | None]"
 _get_running_loop: Final = asyncio._get_running_loop
 _set_running_loop: Final = asyncio._set_running_loop
 
@@ -307,15 +308,14 @@ class Loop(asyncio.AbstractEventLoop):
 
     def enter(self) -> Before:
         """Makes this the running loop; `leave` puts back what was before."""
-        before = _get_running_loop(), sys.get_asyncgen_hooks()
+        before = _get_running_loop(), drop_generators()
         _set_running_loop(self)
-        # An abandoned async generator is dropped, not finalised on the loop whenever the collector comes by.
-        sys.set_asyncgen_hooks(_ignore, _ignore)
         return before
 
     def leave(self, before: Before) -> None:
         loop, hooks = before
-        sys.set_asyncgen_hooks(*hooks)
+        if hooks is not None:
+            sys.set_asyncgen_hooks(*hooks)
         _set_running_loop(loop)
 
     def drain(self) -> None:
@@ -357,6 +357,19 @@ class Loop(asyncio.AbstractEventLoop):
         self.ready.clear()
         self.alive.clear()
         return refused
+
+
+def drop_generators() -> Hooks | None:
+    """From now on an abandoned async generator is dropped, not finalised on the loop whenever the collector comes by.
+
+    Gives the hooks that were there, for `sys.set_asyncgen_hooks`; None if it is so already. Who takes many turns asks
+    for it once: setting hooks is an audited event, a microsecond and more each time.
+    """
+    hooks = sys.get_asyncgen_hooks()
+    if hooks[0] is _ignore:
+        return None
+    sys.set_asyncgen_hooks(_ignore, _ignore)
+    return hooks
 
 
 _NO_CONTEXT: Final = Context()

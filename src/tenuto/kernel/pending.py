@@ -14,7 +14,9 @@ __all__ = ["OperationFuture", "Pending"]
 class OperationFuture(asyncio.Future[Any]):
     """A future whose cancelling withdraws its operation at once, in the same drain."""
 
-    pending: Pending | None = None
+    __slots__ = ("pending",)
+
+    pending: Pending | None
 
     def cancel(self, msg: Any | None = None) -> bool:
         if not super().cancel(msg):

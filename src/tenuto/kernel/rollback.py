@@ -87,7 +87,7 @@ class Unwinding:
         core = self._core
         entry = node.entry
         assert entry is not None and type(entry.kind) is Step  # noqa: PT018, S101  # chosen by begin
-        core.inline[node] = None
+        core.inline[node] = node.location, "step"
         core.journal.command(
             node,
             RunRollback(

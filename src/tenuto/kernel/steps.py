@@ -122,10 +122,11 @@ class Steps:
         """Lets the host run the next attempt."""
         core = self._core
         node = pending.node
-        op: StepOp = pending.op
-        core.inline[node] = None
-        core.journal.command(
-            node, _make_command(RunStep, (node.location, pending.attempt, op.call, op.spec, core.origin))
+        spec, call = pending.op
+        location = node.location
+        core.inline[node] = location, "step"
+        core.journal.commands[node, RunStep] = _make_command(
+            RunStep, (location, pending.attempt, call, spec, core.origin)
         )
 
     def _resume(self, pending: Pending, entry: Entry, kind: Step) -> None:
@@ -144,14 +145,14 @@ class Steps:
 
     def done(self, pending: Pending, fact: Done) -> None:
         """An attempt ended, or a task."""
+        _, attempt, outcome, supplied, attempts, _, _ = fact
         spec: StepSpec = pending.op.spec
-        if spec.queue is None and not fact.supplied:
-            if fact.attempt != pending.attempt or pending.node not in self._core.inline:
+        if spec.queue is None and not supplied:
+            if attempt != pending.attempt or pending.node not in self._core.inline:
                 return  # an older attempt, too late
         elif spec.queue is not None:
-            pending.attempt = max(fact.attempts, 1)
-        flags = pending.flags | (Flag.SUPPLIED if fact.supplied else Flag.NONE)
-        outcome = fact.outcome
+            pending.attempt = max(attempts, 1)
+        flags = pending.flags | (Flag.SUPPLIED if supplied else Flag.NONE)
         if isinstance(outcome, Ok):
             self._complete(pending, outcome.value, flags)
         else:

@@ -142,7 +142,7 @@ class RemoteStep(Step[..., Any]):
         if place is None:
             raise NotInWorkflowError(f"step {self.name!r} of workflow code was called outside a run")
         if place.kind == "step":  # a plain function of the view, used as a step, calls it
-            return plain_call(self.implementation(), args, kwargs)
+            return plain_call(self.implementation()[0], args, kwargs)
         return super()._elsewhere(place, args, kwargs)
 
 

@@ -12,7 +12,7 @@ from tenuto.model.definitions import ContinueAsNew, Step, Workflow, encode_call
 from tenuto.model.ids import definition_id
 from tenuto.model.options import InlineOptions, StepOptions, spec_named, spec_of
 from tenuto.model.place import here, refuse
-from tenuto.model.steps import StepCall, durable, is_plain, plain_call
+from tenuto.model.steps import Implementation, StepCall, durable, is_async, is_plain, plain_call
 
 __all__ = ["StepDecorator", "step", "workflow"]
 
@@ -33,8 +33,8 @@ class _Named:
     def record_plain(self, args: tuple[Any, ...]) -> bytes:
         return encode_call(args, {})
 
-    def implementation(self) -> Callable[..., Any]:
-        return self.fn
+    def implementation(self) -> Implementation:
+        return self.fn, is_async(self.fn)
 
 
 def _call_named(name: str, fn: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> Coroutine[Any, Any, Any]:

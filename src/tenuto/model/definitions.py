@@ -29,7 +29,7 @@ from tenuto.model.ids import definition_hash, static_names
 from tenuto.model.options import StepOptions, spec_named, spec_of
 from tenuto.model.place import Place, here, refuse
 from tenuto.model.signatures import Parameters
-from tenuto.model.steps import StepCall, durable, is_plain, plain_call
+from tenuto.model.steps import Implementation, StepCall, durable, is_async, is_plain, plain_call
 
 __all__ = [
     "Bound",
@@ -272,7 +272,7 @@ class Step(Generic[P, R_co]):
 
     def record_plain(self, args: tuple[Any, ...]) -> bytes:
         """The encoded call of plain arguments, as `record` gives it."""
-        names = self._parameters.names
+        names = (self._seen or self._parameters).names
         return dump_plain_call(names, args) if len(args) <= len(names) else self.record(args, {})
 
     def record(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
@@ -282,13 +282,17 @@ class Step(Generic[P, R_co]):
             return encode_call(args, kwargs)
         return dump([list(args), dict(kwargs), dict(self.closure())])
 
-    def implementation(self) -> Callable[..., Any]:
-        """The function that attempts run."""
+    def implementation(self) -> Implementation:
+        """The function that attempts run, and whether it is async."""
         if self._remote:
             registered = registry.get(self.id)
             if registered is not None:
-                return registered.fn
-        return self.fn
+                return registered.fn, is_async(registered.fn)
+        return self._implementation
+
+    @cached_property
+    def _implementation(self) -> Implementation:
+        return self.fn, is_async(self.fn)
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Bound[R_co]:
         """The step with its arguments; the way to pass keyword arguments to `Task.run`."""

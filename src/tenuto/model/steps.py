@@ -15,7 +15,7 @@ from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from functools import partial
 from types import FunctionType, NoneType
-from typing import Any, Final, NamedTuple, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
 from tenuto.codec.values import dump, load
 from tenuto.errors import Evicted, NestingError, NotInWorkflowError
@@ -24,6 +24,7 @@ from tenuto.model.place import Place, here, refuse
 
 __all__ = [
     "Attempt",
+    "Implementation",
     "StepCall",
     "StepInfo",
     "Subject",
@@ -42,10 +43,14 @@ _INT64: Final = 2**63
 _SHORT: Final = 256
 # Builds a named tuple in half the time that calling its class takes.
 _make_op = cast("Callable[[type[StepOp], tuple[StepSpec, Any]], StepOp]", tuple.__new__)  # pyright: ignore[reportUnknownMemberType]
+_NOTHING: Final[Mapping[str, Any]] = {}
 _ALWAYS_PLAIN: Final = frozenset({float, bool, NoneType})
 
 
 # --- the call
+
+
+Implementation: TypeAlias = tuple[Callable[..., Any], bool]  # a function, and whether it is async
 
 
 class Callee(Protocol):
@@ -58,8 +63,8 @@ class Callee(Protocol):
         """The encoded call with plain arguments (`is_plain`)."""
         ...
 
-    def implementation(self) -> Callable[..., Any]:
-        """The function that attempts run."""
+    def implementation(self) -> Implementation:
+        """The function that attempts run, and whether it is async."""
         ...
 
 
@@ -86,13 +91,13 @@ class StepCall:
             self._input = self._callee.record_plain(self._args or ())
         return self._input
 
-    def prepare(self) -> tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any], Mapping[str, Any]]:
+    def prepare(self) -> tuple[Implementation, Sequence[Any], Mapping[str, Any], Mapping[str, Any]]:
         """Function, arguments, keyword arguments and captured values: every attempt gets a copy of its own."""
-        function = self._callee.implementation()
+        implementation = self._callee.implementation()
         if self._args is not None:
-            return function, self._args, {}, {}
+            return implementation, self._args, _NOTHING, _NOTHING
         args, kwargs, *rest = load(self.input)
-        return function, args, kwargs, rest[0] if rest else {}
+        return implementation, args, kwargs, rest[0] if rest else _NOTHING
 
 
 def is_plain(args: tuple[Any, ...]) -> bool:
@@ -252,12 +257,12 @@ def run_attempt(call: StepCall, attempt: Attempt, threads: Executor | None = Non
 
     To be called in a context of the attempt's own: the context is the step's from now on.
     """
-    function, args, kwargs, values = call.prepare()
+    (function, inline), args, kwargs, values = call.prepare()
     here.set(_BODY)
     _attempt.set(attempt)
     if values:
         captured.set(values)
-    return function(*args, **kwargs) if is_async(function) else _in_thread(function, args, kwargs, threads)
+    return function(*args, **kwargs) if inline else _in_thread(function, args, kwargs, threads)
 
 
 def run_rollback(

@@ -15,7 +15,7 @@ from tenuto.model.handles import Handle, WorkHandle
 from tenuto.model.ids import short_name
 from tenuto.model.options import QueueOptions, queue_fields, spec_named
 from tenuto.model.place import current
-from tenuto.model.steps import StepCall
+from tenuto.model.steps import Implementation, StepCall
 from tenuto.model.waiting import Endings
 
 __all__ = ["Finished", "Handle", "Task", "Won", "queued_step"]
@@ -137,7 +137,7 @@ class _Elsewhere:
     def record_plain(self, args: tuple[Any, ...]) -> bytes:
         return encode_call(args, {})
 
-    def implementation(self) -> Callable[..., Any]:
+    def implementation(self) -> Implementation:
         raise LookupError(self.id)
 
 

@@ -248,10 +248,9 @@ class TurnCommit(NamedTuple):
         definition: str | None = None,
     ) -> TurnCommit:
         """That of a run which goes on, with nothing for anybody else: the usual one, in a third of the time."""
+        effects = (None, (), (), (), (), (), (), ())
         return _make_commit(
-            TurnCommit,
-            (lease, "running", rows, alarm, None, (), (), (), (), (), (), (), seen, mail_done, (), (), definition)
-            + _REST,
+            TurnCommit, (lease, "running", rows, alarm, *effects, seen, mail_done, (), (), definition, *_REST)
         )
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, Final
 
 from tenuto.kernel.operations import StepOp, StepSpec
 from tenuto.model.definitions import Workflow
 from tenuto.model.place import current
-from tenuto.model.steps import StepCall
+from tenuto.model.steps import Implementation, StepCall
 
 __all__ = ["TASK", "one_step", "task_arguments"]
 
@@ -33,7 +32,7 @@ class _Target:
     def record_plain(self, args: tuple[Any, ...]) -> bytes:
         raise AssertionError  # the call is encoded already
 
-    def implementation(self) -> Callable[..., Any]:
+    def implementation(self) -> Implementation:
         raise LookupError(self.id)
 
 

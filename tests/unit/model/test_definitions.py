@@ -128,9 +128,9 @@ def test_attempts_of_a_remote_step_run_what_is_registered_under_its_id() -> None
         return n
 
     remote = Step(stub, id="step//m.py//remote", name="remote", remote=True)
-    assert remote.call((1,), {}).prepare()[0] is stub
+    assert remote.call((1,), {}).prepare()[0][0] is stub
     registry.register(Step(body, id="step//m.py//remote", name="remote"))
-    assert remote.call((1,), {}).prepare()[0] is body
+    assert remote.call((1,), {}).prepare()[0][0] is body
     registry.forget(remote.id)
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from tenuto.errors import TwfError
 from tenuto.kernel.operations import StepSpec
 from tenuto.model.definitions import encode_call
-from tenuto.model.steps import StepCall, heartbeat, is_async, is_plain, step_info
+from tenuto.model.steps import Implementation, StepCall, heartbeat, is_async, is_plain, step_info
 
 from .bindings import Bindings, BoundActivity, BoundFunction
 from .failures import FinalFailure, type_and_message
@@ -93,8 +93,9 @@ class Callee:
     def record_plain(self, args: tuple[Any, ...]) -> bytes:
         return encode_call(args, {})
 
-    def implementation(self) -> Callable[..., Any]:
-        return implementation(self._performer, self._no_retry)
+    def implementation(self) -> Implementation:
+        function = implementation(self._performer, self._no_retry)
+        return function, is_async(function)
 
     def packed(self, args: list[Any]) -> bytes:
         """The input of a task; an inline step has its arguments."""
