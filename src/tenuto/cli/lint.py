@@ -45,7 +45,7 @@ def command(paths: tuple[Path, ...], root: str | None, strict: bool, select: tup
         for finding in findings:
             click.echo(describe(finding))
         if not findings:
-            click.echo(f"{len(files)} files with marks, nothing found", err=True)
+            click.echo(f"{len(files)} {'file' if len(files) == 1 else 'files'} with marks, nothing found", err=True)
     sys.exit(1 if findings else 0)
 
 

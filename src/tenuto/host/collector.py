@@ -6,9 +6,13 @@ them again and again, in the middle of a turn, and find nothing: a quarter of th
 
 from __future__ import annotations
 
+import asyncio
 import gc
+from typing import Final
 
-__all__ = ["CollectorPaused"]
+__all__ = ["CollectorHold", "CollectorPaused"]
+
+HOLD_SECONDS: Final = 0.05
 
 
 class CollectorPaused:
@@ -25,4 +29,27 @@ class CollectorPaused:
 
     def __exit__(self, *_: object) -> None:
         if self._resume:
+            gc.enable()
+
+
+class CollectorHold:
+    """No collection from a large round until its commits are answered: until then all it has made is alive, and would
+    be looked at and kept as if it were there to stay. A commit that takes long is not waited for.
+    """
+
+    __slots__ = ("_expiry", "_seconds")
+
+    def __init__(self, seconds: float = HOLD_SECONDS) -> None:
+        self._seconds = seconds
+        self._expiry: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        if gc.isenabled():
+            gc.disable()
+            self._expiry = asyncio.get_running_loop().call_later(self._seconds, self.end)
+
+    def end(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
             gc.enable()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from tenuto.errors import CommitUnknownError
-from tenuto.host.collector import CollectorPaused
+from tenuto.host.collector import CollectorHold, CollectorPaused
 from tenuto.host.runners import Call, Runners
 from tenuto.store.port import Store, TurnCommit, TurnResult
 
@@ -29,9 +29,10 @@ class Committer:
     group is told in two halves, so that there are two in turn.
     """
 
-    def __init__(self, store: Store, runners: Runners) -> None:
+    def __init__(self, store: Store, runners: Runners, hold: CollectorHold) -> None:
         self._store = store
         self._runners = runners
+        self._hold = hold
         self._at_once = store.commits_at_once
         self._waiting: deque[Member] = deque()
         self._free = self._at_once  # how many more groups may be under way
@@ -53,8 +54,10 @@ class Committer:
         try:
             while self._waiting:
                 await self._commit(self._take())
+                self._hold.end()
         finally:
             self._free += 1
+            self._hold.end()
 
     def _take(self) -> list[Member]:
         waiting = self._waiting

@@ -28,7 +28,7 @@ from tenuto.kernel.records import Mail, MailKind
 from tenuto.kernel.turn import Definition, Turn, create
 from tenuto.store.port import Lease, NewRun, NewTimer, Outgoing, RunRecord, TurnCommit
 
-__all__ = ["Effects", "commit_end", "ending_mail", "first_rows", "gather", "token_hash"]
+__all__ = ["Effects", "commit_plain", "ending_mail", "first_rows", "gather", "token_hash"]
 
 
 class Effects:
@@ -85,13 +85,14 @@ class Effects:
         )
 
 
-def commit_end(turn: Turn, lease: Lease, encoder: RunEncoder, seen: int, new: NewRun | None) -> TurnCommit:
-    """The commit of a turn that ends its run and does nothing else."""
+def commit_plain(turn: Turn, lease: Lease, encoder: RunEncoder, seen: int, new: NewRun | None) -> TurnCommit:
+    """The commit of a turn that has no effects: the same as of empty ones."""
     batch = turn.batch
     return TurnCommit(
         lease,
         status_after(turn),
         encoder.encode(batch),
+        alarm=batch.alarm,
         seen=seen,
         mail_done=batch.deleted_mail,
         definition=batch.version,

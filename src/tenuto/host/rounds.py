@@ -6,12 +6,14 @@ import asyncio
 import sys
 from collections.abc import Callable
 from contextvars import Context
-from typing import Protocol
+from typing import Final, Protocol
 
-from tenuto.host.collector import CollectorPaused
+from tenuto.host.collector import CollectorHold, CollectorPaused
 from tenuto.kernel.loop import drop_generators
 
 __all__ = ["Rounds"]
+
+LARGE: Final = 16  # runs in one round
 
 
 class TakesTurns(Protocol):
@@ -24,9 +26,10 @@ class Rounds:
     All that has come for a run by then goes into one turn, and all turns of a round into one commit.
     """
 
-    def __init__(self, context: Context, clock: Callable[[], int | None]) -> None:
+    def __init__(self, context: Context, clock: Callable[[], int | None], hold: CollectorHold) -> None:
         self._context = context
         self._clock = clock  # None: the time has to be asked for
+        self._hold = hold
         self._ready: dict[TakesTurns, None] = {}
 
     def add(self, run: TakesTurns) -> None:
@@ -38,8 +41,12 @@ class Rounds:
         ready, self._ready = self._ready, {}
         now = self._clock()
         hooks = drop_generators()
-        with CollectorPaused():
-            for run in ready:
-                run.take_usual_turn(now)
-        if hooks is not None:
-            sys.set_asyncgen_hooks(*hooks)
+        if len(ready) >= LARGE:
+            self._hold.begin()
+        try:
+            with CollectorPaused():
+                for run in ready:
+                    run.take_usual_turn(now)
+        finally:
+            if hooks is not None:
+                sys.set_asyncgen_hooks(*hooks)

@@ -13,7 +13,7 @@ from tenuto.errors import LimitError, TenutoError
 from tenuto.host.collector import CollectorPaused
 from tenuto.host.commit import Committer
 from tenuto.host.definitions import Definitions, find_handler
-from tenuto.host.effects import Effects, commit_end, ending_mail, first_rows, gather
+from tenuto.host.effects import Effects, commit_plain, ending_mail, first_rows, gather
 from tenuto.host.inline import InlineWork
 from tenuto.host.limits import HistorySize, Limits
 from tenuto.host.programs import Programs, child_definition, pinned, version_of
@@ -113,6 +113,12 @@ class HeldRun:
         self._build(Rows(new.id, "pending", first.version, first.input, first.counters), RunEncoder())
         self._taken = self._take_turn(first.counters.started_at)
         return self._taken
+
+    def go_on(self) -> None:
+        """Takes the next turn of a run just claimed, where the time is at hand; `advance` commits it."""
+        now = self._store.clock()
+        if now is not None:
+            self._taken = self._take_turn(now)
 
     def commit_asleep(self, after: int) -> TurnCommit | None:
         """What stores a run just begun with that only waits for a time after this one: memory need not have it."""
@@ -376,8 +382,9 @@ class HeldRun:
         assert lease is not None and self.run is not None  # noqa: PT018, S101  # held
         if turn.batch.empty and not durable and turn.waiting.in_flight and turn.outcome is None and self._new is None:
             return None
-        if not durable and (end := self._plain_end(turn, lease, record)) is not None:
-            return await self._hand_in(end)
+        if not durable and self._is_plain(turn, record, self.run):
+            new, self._new = self._new, None
+            return await self._hand_in(commit_plain(turn, lease, self._encoder, self._seen, new))
         now = await self._store.now()
         named = await self._named_runs(durable) if durable else {}
         workflow = self._workflow
@@ -410,13 +417,12 @@ class HeldRun:
                 self._touch()
         return result
 
-    def _plain_end(self, turn: Turn, lease: Lease, record: RunRecord) -> TurnCommit | None:
-        """The commit of a turn without durable commands that ends a run no other run waits for; None if it is more."""
-        outcome = turn.outcome
-        if outcome is None or isinstance(outcome, Continued) or not (record.parent is None or record.detached):
-            return None
-        new, self._new = self._new, None
-        return commit_end(turn, lease, self._encoder, self._seen, new)
+    def _is_plain(self, turn: Turn, record: RunRecord, run: Run) -> bool:
+        """Whether a turn without durable commands has no effects but its rows: most first and last turns."""
+        if turn.outcome is not None:  # another run may wait for it
+            return not isinstance(turn.outcome, Continued) and (record.parent is None or record.detached)
+        # A run that goes to sleep looks whether its older timers are still there.
+        return bool(turn.waiting.in_flight) or self._new is not None or not run.timers
 
     async def _gone_timers(self, effects: Effects) -> list[TimerGone]:
         """Timers of earlier turns whose rows somebody deleted: they count as fired (P4)."""

@@ -1,15 +1,67 @@
-"""The timers a run has according to its rows."""
+"""Timers: firing those that are due, and which ones a run has according to its rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Final
 
+from tenuto.errors import EnvironmentFault
+from tenuto.host.housekeeping import POLL_FOR_OTHERS
 from tenuto.kernel.batch import Batch
 from tenuto.kernel.location import text
 from tenuto.kernel.records import Flag, Message, Rows, Sleep, Step, StepStatus
-from tenuto.store.port import NewTimer
+from tenuto.store.port import NewTimer, Store
 
-__all__ = ["open_timers"]
+__all__ = ["DueTimers", "open_timers", "wait_at_most"]
+
+log = logging.getLogger("tenuto.host")
+
+POLL: Final = 1.0  # seconds
+AT_ONCE: Final = 500  # timers fired in one transaction
+
+
+class DueTimers:
+    """Fires what is due: where this worker does it for all (`is_ours`), and where its own runs wait."""
+
+    def __init__(self, store: Store, is_ours: Callable[[], bool], poke: Callable[[], None]) -> None:
+        self._store = store
+        self._is_ours = is_ours
+        self._poke = poke
+        self._changed = asyncio.Event()
+        self._next: int | None = None
+
+    def expect(self, timer: int | None) -> None:
+        """A run of ours waits for this time."""
+        if timer is not None and (self._next is None or timer < self._next):
+            self._changed.set()
+
+    async def fire(self) -> None:
+        """The loop that looks for them."""
+        due = 0.0  # when to look although another worker does it for all: at once, and where our own runs wait
+        while True:
+            if self._changed.is_set() or self._is_ours() or time.monotonic() >= due:
+                self._changed.clear()
+                due = time.monotonic() + POLL
+                try:
+                    self._next = await self._store.fire_timers(AT_ONCE)
+                    self._poke()
+                    left = math.inf if self._next is None else self._next - await self._store.now()
+                    due = time.monotonic() + min(POLL_FOR_OTHERS, left / 1000)
+                except EnvironmentFault as error:
+                    log.warning("timers could not be looked at: %s", error)
+            await wait_at_most(max(0.0, min(POLL, due - time.monotonic())), self._changed)
+
+
+async def wait_at_most(seconds: float, event: asyncio.Event) -> None:
+    """Until the event, at most so long. (`wait_for` may swallow a cancellation that comes with the event.)"""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
 
 
 def open_timers(rows: Rows, undone: Batch) -> tuple[NewTimer, ...]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import secrets
-import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,10 +14,10 @@ from typing import Any, Final
 
 from tenuto.errors import CommitUnknownError, DecodingError, EnvironmentFault, RecordError
 from tenuto.host.cache import RunCache
-from tenuto.host.collector import CollectorPaused
+from tenuto.host.collector import CollectorHold, CollectorPaused
 from tenuto.host.commit import Committer
 from tenuto.host.definitions import Definitions
-from tenuto.host.housekeeping import POLL_FOR_OTHERS, Housekeeper
+from tenuto.host.housekeeping import Housekeeper
 from tenuto.host.leases import Renewal
 from tenuto.host.limits import Limits
 from tenuto.host.programs import Programs, is_python, version_of
@@ -28,6 +26,7 @@ from tenuto.host.runners import Runners
 from tenuto.host.runs import Contents, HeldRun
 from tenuto.host.starts import Start, Starts
 from tenuto.host.tasks import Tasks
+from tenuto.host.timers import DueTimers, wait_at_most
 from tenuto.host.waiters import Ending
 from tenuto.kernel.batch import Batch
 from tenuto.kernel.records import Mail
@@ -90,8 +89,7 @@ class Worker:
         self._poked = asyncio.Event()
         self._pause = LISTEN_PAUSE
         self._until_rate = POLL  # seconds until a rate lets more begin, at most the poll
-        self._timers_changed = asyncio.Event()
-        self._next_timer: int | None = None
+        self._timers = DueTimers(store, lambda: self._housekeeper.holds("timers"), self.poke)
         self._stopping = False
         self._hurried = asyncio.Event()
         self._renewal: Renewal | None = None
@@ -110,14 +108,15 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._context = copy_context()
         self._runners = Runners(self._context)
-        self._rounds = Rounds(self._context, self._store.clock)
-        self._committer = Committer(self._store, self._runners)
+        hold = CollectorHold()
+        self._rounds = Rounds(self._context, self._store.clock, hold)
+        self._committer = Committer(self._store, self._runners, hold)
         self._starts = Starts(self._store, self._runners, self._begin_start)
         await self._register()
         await self._housekeeper.take()
         self._loops = [
             self._forever("claims", self._claim),
-            self._forever("timers", self._fire),
+            self._forever("timers", self._timers.fire),
             self._forever("sweep", self._sweep),
             self._forever("news", self._listen),
             self._forever("orphans", self._adopt),
@@ -214,7 +213,7 @@ class Worker:
                 self._orphaned.set()  # or it could, and the answer was lost
                 more = False
             if not more:
-                await _wait(self._poked, self._until_rate)
+                await wait_at_most(self._until_rate, self._poked)
 
     async def _listen(self) -> None:
         """Looks for work when something was committed by anyone: at once if it was not by us, else now and then."""
@@ -315,11 +314,12 @@ class Worker:
             raise
         if self._id != worker_id:
             return  # lost meanwhile, with everything it had
-        with CollectorPaused():
-            for claim in claims:
-                run_id = claim.lease.run_id
-                held = cached.get(run_id) or self._hold()
-                self._take(claim, held, Contents(rows.get(run_id), mail.get(run_id, [])))
+        taken: list[tuple[Claim, HeldRun, Contents]] = []
+        for claim in claims:
+            run_id = claim.lease.run_id
+            held = cached.get(run_id) or self._hold()
+            taken.append((claim, held, Contents(rows.get(run_id), mail.get(run_id, []))))
+        self._take(taken)
 
     async def _rows_of(self, run_ids: Sequence[str]) -> dict[str, list[tuple[bytes, bytes]]]:
         return await self._store.rows_of(run_ids) if run_ids else {}
@@ -358,7 +358,7 @@ class Worker:
             self._others_wait = True
             self.poke()
         else:
-            self._expect_timer(start.alarm)
+            self._timers.expect(start.alarm)
         return stored
 
     def _begin_start(self, start: Start, limited: frozenset[str]) -> None:
@@ -402,7 +402,7 @@ class Worker:
                 self.poke()
             elif number == held.seen + 1 and self._cache.get(run_id) is held and held.is_current(claim):
                 self._cache.pop(run_id)
-                self._take(claim, held, Contents(None, [(number, mail)]))
+                self._take([(claim, held, Contents(None, [(number, mail)]))])
             else:
                 await self._begin([claim])
         except CommitUnknownError:
@@ -427,11 +427,18 @@ class Worker:
         start.plain = True
         self._committer.hand_in(TurnCommit(Lease(start.new.id, 0), "pending", new=start.new), start.answered, 0)
 
-    def _take(self, claim: Claim, held: HeldRun, contents: Contents) -> None:
-        """Lets a claimed run go on."""
+    def _take(self, claimed: Sequence[tuple[Claim, HeldRun, Contents]]) -> None:
+        """Lets claimed runs go on: in the worker's own context, whoever signalled them here."""
+        context = self._context.copy()
+        with CollectorPaused():
+            for claim, held, contents in claimed:
+                context.run(self._take_one, claim, held, contents)
+
+    def _take_one(self, claim: Claim, held: HeldRun, contents: Contents) -> None:
         unreadable: Exception | None = None
         try:
             held.take(claim, contents)
+            held.go_on()
         except Exception as error:  # noqa: BLE001  # edge 2 of 3: it is raised in the run's own task
             unreadable = error
         self._drive(claim.lease.run_id, held, unreadable)
@@ -441,9 +448,7 @@ class Worker:
         if self._begun_meanwhile is not None:
             self._begun_meanwhile.add(run_id)
         # In the worker's own context: what runs see must not depend on who started or signalled them here.
-        self._driving[run_id] = asyncio.create_task(
-            self._drive_on(run_id, held, unreadable), context=self._context.copy()
-        )
+        self._driving[run_id] = asyncio.create_task(self._drive_on(run_id, held, unreadable), context=self._context)
 
     async def _drive_on(self, run_id: str, held: HeldRun, unreadable: Exception | None) -> None:
         left = "lost"
@@ -516,33 +521,13 @@ class Worker:
                 held.drop()
             else:
                 self._cache.put(run_id, held)
-            self._expect_timer(held.timer)
+            self._timers.expect(held.timer)
         else:
             held.drop()
         if self._others_wait:
             self.poke()
 
-    # --- timers, lost workers
-
-    def _expect_timer(self, timer: int | None) -> None:
-        """A run of ours waits for this time."""
-        if timer is not None and (self._next_timer is None or timer < self._next_timer):
-            self._timers_changed.set()
-
-    async def _fire(self) -> None:
-        due = 0.0  # when to look although another worker does it for all: at once, and where our own runs wait
-        while True:
-            if self._timers_changed.is_set() or self._housekeeper.holds("timers") or time.monotonic() >= due:
-                self._timers_changed.clear()
-                due = time.monotonic() + POLL
-                try:
-                    self._next_timer = await self._store.fire_timers(500)
-                    self.poke()
-                    left = math.inf if self._next_timer is None else self._next_timer - await self._store.now()
-                    due = time.monotonic() + min(POLL_FOR_OTHERS, left / 1000)
-                except EnvironmentFault as error:
-                    log.warning("timers could not be looked at: %s", error)
-            await _wait(self._timers_changed, max(0.0, min(POLL, due - time.monotonic())))
+    # --- lost workers
 
     async def _sweep(self) -> None:
         first = True
@@ -566,10 +551,3 @@ async def _first(*waits: Coroutine[Any, Any, object]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _wait(event: asyncio.Event, seconds: float) -> None:
-    """Until the event, at most so long. (`wait_for` may swallow a cancellation that comes with the event.)"""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()

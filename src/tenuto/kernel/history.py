@@ -49,7 +49,6 @@ class Node:
 
     __slots__ = (
         "children",
-        "depth",
         "due",
         "entry",
         "location",
@@ -65,7 +64,6 @@ class Node:
         self.segment = segment
         self.parent = parent
         self.location: Location = (*parent.location, segment) if parent is not None else ()
-        self.depth = len(self.location)
         self.children: dict[Segment, Node] | None = None
         self.entry: Entry | None = None
         self.metadata: Metadata | None = None

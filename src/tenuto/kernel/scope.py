@@ -30,8 +30,8 @@ class Scope:
     __slots__ = ("dispatches", "node", "task_count", "tasks", "uses", "uuids")
 
     def __init__(self, node: Node) -> None:
-        if node.depth > PATH_SEGMENTS:
-            raise LimitError("path segments", PATH_SEGMENTS, node.depth)
+        if len(node.location) > PATH_SEGMENTS:
+            raise LimitError("path segments", PATH_SEGMENTS, len(node.location))
         self.node = node
         self.uses: dict[str, int] = {}
         self.tasks: dict[asyncio.Task[Any], None] = {}  # alive, in creation order
