@@ -248,39 +248,29 @@ class TurnCommit(NamedTuple):
         definition: str | None = None,
     ) -> TurnCommit:
         """That of a run which goes on, with nothing for anybody else: the usual one, in a third of the time."""
-        effects = (None, (), (), (), (), (), (), ())
         return _make_commit(
-            TurnCommit, (lease, "running", rows, alarm, *effects, seen, mail_done, (), (), definition, *_REST)
+            TurnCommit,
+            (lease, "running", rows, alarm, None, *_NO_EFFECTS, seen, mail_done, (), (), definition, False, None, None),
         )
 
 
-_REST: Final = (False, None, None)  # of the fields, as they are without a word
+_NO_EFFECTS: Final = ((), (), (), (), (), (), ())  # runs to answers
+_NOTHING_ELSE: Final = ((), (), (), None, False, None, None)  # mail_done to new
+_FROM_RUNS: Final = TurnCommit._fields.index("runs")
+_SEEN: Final = TurnCommit._fields.index("seen")
 _make_commit = cast("Callable[[type[TurnCommit], tuple[object, ...]], TurnCommit]", tuple.__new__)  # pyright: ignore[reportUnknownMemberType]
 
 
 def only_rows(commit: TurnCommit) -> bool:
     """Whether a turn does nothing but put rows of a run that goes on as it is: the turn of most steps."""
-    rows = commit.rows
+    range_deletes, deletes, puts = commit.rows
     return (
         commit.status == "running"
-        and bool(rows.puts)
-        and not (
-            rows.deletes
-            or rows.range_deletes
-            or commit.outgoing
-            or commit.followed
-            or commit.closed_hooks
-            or commit.mail_done
-            or commit.answers
-            or commit.tasks
-            or commit.cancelled_tasks
-            or commit.timers
-            or commit.stopped_timers
-            or commit.runs
-            or commit.continued
-        )
-        and commit.definition is None
-        and commit.new is None
+        and commit[_FROM_RUNS:_SEEN] == _NO_EFFECTS
+        and commit[_SEEN + 1 :] == _NOTHING_ELSE
+        and bool(puts)
+        and not deletes
+        and not range_deletes
     )
 
 
