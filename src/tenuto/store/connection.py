@@ -52,7 +52,9 @@ _NETWORK: Final = frozenset(
 _MOUNTS: Final = Path("/proc/self/mounts")
 _PRIVATE: Final = 0o700
 _SYNC: Final = {"full": 2, "normal": 1}
-CHECKPOINT_PAGES: Final = 1_000  # as many as SQLite itself lets the log grow to
+# Prepared, of each connection. Every execution looks through half of them and puts its own in the oldest one's place.
+STATEMENTS_KEPT: Final = 100
+CHECKPOINT_PAGES: Final = 4_000  # 16 MiB: what is written again and again in them is moved once
 
 Row: TypeAlias = tuple[Any, ...]
 Values: TypeAlias = "Mapping[str, Any] | tuple[Any, ...]"
@@ -113,7 +115,7 @@ class Connection:
         flags = (
             apsw.SQLITE_OPEN_READONLY if settings.read_only else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         )
-        self._db = cast("_Database", apsw.Connection(str(settings.path), flags, statementcachesize=256))
+        self._db = cast("_Database", apsw.Connection(str(settings.path), flags, statementcachesize=STATEMENTS_KEPT))
         self.waits_for_locks = False
         self.wait_for_locks(True)
         self._log_pages = 0  # in the write-ahead log, after the last commit
@@ -193,6 +195,11 @@ class Connection:
 
     def many(self, name: str, values: Iterable[Values]) -> None:
         self._cursor.executemany(STATEMENTS[name], values).fetchall()
+
+    def count(self, name: str, values: Values) -> int:
+        """Executes a statement that gives no rows, and says how many it wrote: `RETURNING` would cost as much again."""
+        self._cursor.execute(STATEMENTS[name], values)
+        return self._db.changes()
 
     def changed(self) -> int:
         """How many rows the last statement wrote."""

@@ -44,7 +44,7 @@ from tenuto.store.writer import Reader, Writer
 __all__ = ["SqliteStore"]
 
 T = TypeVar("T")
-BRIEF_TURNS = 2  # so many are committed in hardly more time than one
+BRIEF_TURNS = 16  # so many are committed in hardly more time than one
 
 
 class SqliteStore(SqliteHousekeeping, SqlitePrograms, SqliteQueueing):
@@ -295,9 +295,9 @@ class SqliteStore(SqliteHousekeeping, SqlitePrograms, SqliteQueueing):
         return list(result.undelivered)
 
     async def commit_group(self, commits: Sequence[TurnCommit]) -> list[TurnResult]:
-        if len(commits) == 1 and self._writer is not None and (row := sqlite_turns.as_one_row(commits[0])) is not None:
-            if self._writer.at_once("commit_row", row):
-                return [COMMITTED_KEPT]
+        row = sqlite_turns.as_one_row(commits[0]) if len(commits) == 1 else None
+        if row is not None and self._writer is not None and self._writer.at_once("commit_row", row):
+            return [COMMITTED_KEPT]
         return await self._write(
             lambda connection: sqlite_turns.commit_group(connection, commits), brief=len(commits) <= BRIEF_TURNS
         )

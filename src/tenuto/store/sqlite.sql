@@ -82,9 +82,8 @@ UPDATE tenuto_meta SET schema_version = :version
 -- The parent is looked up because it may be gone: then nobody is told, and the child is as good as detached.
 INSERT INTO executions (id, type, target_name, queue, priority, ready_at, status, parent_workflow_id, parent_op,
                         started_by, started_op, definition, dedup_key, partition_key, attributes, created_at)
-VALUES (:id, 'workflow', :target, :queue, :priority, tenuto_now() + :delay, :status,
-        (SELECT id FROM executions WHERE id = :parent), :parent_op, :started_by, :started_op, :definition, :key,
-        :partition, :attributes, tenuto_now())
+VALUES (?1, 'workflow', ?2, ?3, ?4, ?5, ?6, (SELECT id FROM executions WHERE id = ?7), ?8, ?9, ?10, ?11, ?12, ?13,
+        ?14, ?15)
 ON CONFLICT DO NOTHING
 
 -- adopt_run: a run of another store, as it was there; nothing if its id is taken. It is nobody's, and nothing wakes it.
@@ -152,9 +151,9 @@ SELECT id, target_name, status, epoch, alarm, reason, started_by, started_op, pa
 -- all_rows: everything of a run, in byte order.
 SELECT key, value FROM workflow_execution_context WHERE workflow_id = :id ORDER BY key
 
--- rows_of_runs: everything of several runs, each in byte order.
+-- rows_of_runs: everything of several runs. Found in the order of the keys, but not sorted: SQLite would do that again.
 SELECT c.workflow_id, c.key, c.value
-  FROM json_each(:ids) r CROSS JOIN workflow_execution_context c ON c.workflow_id = r.value ORDER BY r.key, c.key
+  FROM json_each(:ids) r CROSS JOIN workflow_execution_context c ON c.workflow_id = r.value
 
 -- range_rows: a half-open range of a run's keys, in byte order.
 SELECT key, value FROM workflow_execution_context
@@ -164,13 +163,21 @@ SELECT key, value FROM workflow_execution_context
 INSERT INTO workflow_execution_context (workflow_id, key, value) VALUES (?1, ?2, ?3)
 ON CONFLICT (workflow_id, key) DO UPDATE SET value = excluded.value
 
+-- put_sixteen_rows: the same for many rows. An execution has its price, whatever it writes, and takes the place of another
+-- statement among those that are kept prepared.
+INSERT INTO workflow_execution_context (workflow_id, key, value)
+VALUES (?1, ?2, ?3), (?4, ?5, ?6), (?7, ?8, ?9), (?10, ?11, ?12),
+       (?13, ?14, ?15), (?16, ?17, ?18), (?19, ?20, ?21), (?22, ?23, ?24),
+       (?25, ?26, ?27), (?28, ?29, ?30), (?31, ?32, ?33), (?34, ?35, ?36),
+       (?37, ?38, ?39), (?40, ?41, ?42), (?43, ?44, ?45), (?46, ?47, ?48)
+ON CONFLICT (workflow_id, key) DO UPDATE SET value = excluded.value
+
 -- commit_row: one row of a run that goes on as it is, as a transaction of its own, and its fence with it (P5). Nothing is
--- written, and there is no answer, where the run is another's or its own row has to change.
+-- written where the run is another's or its own row has to change.
 INSERT INTO workflow_execution_context (workflow_id, key, value)
 SELECT id, ?2, ?3 FROM executions
  WHERE id = ?1 AND epoch = ?4 AND status = 'running' AND reclaims = 0 AND inbox_seen >= ?5 AND alarm IS ?6
 ON CONFLICT (workflow_id, key) DO UPDATE SET value = excluded.value
-RETURNING 1
 
 -- delete_rows: single rows of a run.
 DELETE FROM workflow_execution_context WHERE workflow_id = ?1 AND key = ?2
@@ -262,10 +269,12 @@ UPDATE workflow_inbox SET answer = :answer, at = tenuto_now()
 DELETE FROM workflow_inbox WHERE workflow_id IN (SELECT value FROM json_each(:runs)) AND answer IS NULL
 
 -- wake: at most one pending resume per run (Q4). The no-op update is what a store with row locks needs; here it only
--- keeps the statement the same.
+-- keeps the statement the same. Ids begin with the time: those of one moment are on the same few pages. Runs come as an
+-- object, each with its arguments; SQLite takes ON for a join without the WHERE.
 INSERT INTO executions (id, type, target_name, queue, priority, ready_at, status, args, parent_workflow_id, created_at)
-VALUES (lower(hex(randomblob(16))), 'task', 'builtin.resume_workflow', 'system', 10, tenuto_now(), 'pending', ?2, ?1,
-        tenuto_now())
+SELECT format('%012x', tenuto_now()) || lower(hex(randomblob(10))), 'task', 'builtin.resume_workflow', 'system', 10,
+       tenuto_now(), 'pending', unhex(r.value), r.key, tenuto_now()
+  FROM json_each(?1) r WHERE true
 ON CONFLICT (parent_workflow_id) WHERE target_name = 'builtin.resume_workflow' AND status = 'pending'
 DO UPDATE SET priority = executions.priority
 
@@ -293,9 +302,11 @@ RETURNING id, target_name, status, epoch, alarm, reason, started_by, started_op,
 -- ready_queues: the queues that have something to claim and no limits: a skip scan, one probe of executions_ready each.
 -- Whether a queue has limits is read here and not remembered, so that a new one holds from its commit on.
 WITH RECURSIVE waiting (queue) AS (
-    SELECT (SELECT queue FROM executions WHERE status = 'pending' ORDER BY queue LIMIT 1)
+    SELECT (SELECT queue FROM executions
+             WHERE status = 'pending' AND target_name <> 'builtin.resume_workflow' ORDER BY queue LIMIT 1)
     UNION ALL
-    SELECT (SELECT e.queue FROM executions e WHERE e.status = 'pending' AND e.queue > waiting.queue
+    SELECT (SELECT e.queue FROM executions e
+             WHERE e.status = 'pending' AND e.target_name <> 'builtin.resume_workflow' AND e.queue > waiting.queue
              ORDER BY e.queue LIMIT 1)
       FROM waiting WHERE waiting.queue IS NOT NULL)
 SELECT queue FROM waiting
@@ -307,7 +318,7 @@ SELECT queue FROM waiting
 
 -- pick_ready: what is ready in one queue and known here, in the order of executions_ready (Q3).
 SELECT id, priority, ready_at FROM executions
- WHERE status = 'pending' AND queue = :queue AND type = :type
+ WHERE status = 'pending' AND target_name <> 'builtin.resume_workflow' AND queue = :queue AND type = :type
    AND target_name IN (SELECT value FROM json_each(:known))
  ORDER BY priority DESC, ready_at, id LIMIT :limit
 
@@ -346,8 +357,8 @@ RETURNING parent_workflow_id
 SELECT epoch, status, inbox_seq, inbox_seen, reclaims, alarm, timer_count
   FROM executions WHERE id = ?1 AND type = 'workflow'
 
--- running_turns: the same for several runs that go on as they are.
-SELECT e.id, e.epoch, e.inbox_seen, e.alarm
+-- running_turns: the same for several runs, where they are as usual.
+SELECT e.id, e.epoch, e.inbox_seq, e.inbox_seen, e.alarm
   FROM json_each(?1) r CROSS JOIN executions e ON e.id = r.value
  WHERE e.status = 'running' AND e.reclaims = 0
 
@@ -378,10 +389,10 @@ UPDATE executions
 
 -- turn_close: an outcome; the lease goes with it (V7).
 UPDATE executions
-   SET status = :status, lease_owner = NULL, completed_at = tenuto_now(), inbox_seen = max(inbox_seen, :seen),
-       alarm = NULL, timer_count = 0, reclaims = 0, reason = :reason, pause_requested = 0, holds_slot = 0,
-       definition = coalesce(:definition, definition)
- WHERE id = :run
+   SET status = ?2, lease_owner = NULL, completed_at = ?6, inbox_seen = max(inbox_seen, ?3), alarm = NULL,
+       timer_count = 0, reclaims = 0, reason = ?4, pause_requested = 0, holds_slot = 0,
+       definition = coalesce(?5, definition)
+ WHERE id = ?1
 
 -- turn_park: the engine cannot go on with it; nothing else changes (P6).
 UPDATE executions
@@ -723,7 +734,8 @@ SELECT name FROM queues
 -- list_queues: those that were told something and those that have work; waiting, running, slots taken. Running ones are
 -- found by their leases, the others by the indexes that claims use.
 WITH waiting (name, items) AS (
-    SELECT queue, count(*) FROM executions WHERE status = 'pending' AND queue <> 'system' GROUP BY queue),
+    SELECT queue, count(*) FROM executions
+     WHERE status = 'pending' AND target_name <> 'builtin.resume_workflow' AND queue <> 'system' GROUP BY queue),
 running (name, items) AS (
     SELECT queue, count(*) FROM executions WHERE lease_owner IS NOT NULL AND +status = 'running' GROUP BY queue),
 slots (name, items) AS (
@@ -745,7 +757,8 @@ SELECT q.name, q.concurrency, q.worker_concurrency, q.partition_concurrency, q.r
   FROM queues q
  WHERE NOT q.paused AND coalesce(q.concurrency, q.worker_concurrency, q.partition_concurrency, q.rate_limit) IS NOT NULL
    AND (:queues IS NULL OR q.name IN (SELECT value FROM json_each(:queues)))
-   AND EXISTS (SELECT 1 FROM executions e WHERE e.status = 'pending' AND e.queue = q.name)
+   AND EXISTS (SELECT 1 FROM executions e
+                WHERE e.status = 'pending' AND e.target_name <> 'builtin.resume_workflow' AND e.queue = q.name)
  ORDER BY q.name
 
 -- waiting_partitions: the partitions of a queue that have something to begin, and the slots each has taken: a skip scan,
@@ -771,7 +784,8 @@ SELECT id, priority, ready_at, type = 'workflow' FROM executions
 -- pick_keyless: what is ready in a queue with partitions and belongs to none. The key is the last column of
 -- executions_ready, so that those that have one are passed over without being looked up.
 SELECT id, priority, ready_at FROM executions
- WHERE status = 'pending' AND queue = :queue AND type = :type AND partition_key IS NULL
+ WHERE status = 'pending' AND target_name <> 'builtin.resume_workflow' AND queue = :queue AND type = :type
+   AND partition_key IS NULL
    AND target_name IN (SELECT value FROM json_each(:known))
  ORDER BY priority DESC, ready_at, id LIMIT :limit
 
@@ -794,7 +808,7 @@ SELECT e.queue, q.concurrency, q.worker_concurrency, q.partition_concurrency, q.
        (SELECT count(*) FROM executions s
          WHERE s.holds_slot AND s.queue = e.queue AND s.partition_key = e.partition_key),
        (SELECT count(*) FROM executions b
-         WHERE b.status = 'pending' AND b.queue = e.queue
+         WHERE b.status = 'pending' AND b.target_name <> 'builtin.resume_workflow' AND b.queue = e.queue
            AND (-b.priority, b.ready_at, b.id) < (-e.priority, e.ready_at, e.id))
   FROM executions e LEFT JOIN queues q ON q.name = e.queue
  WHERE e.id = :id AND e.status IN ('pending', 'scheduled') AND e.target_name <> 'builtin.resume_workflow'

@@ -36,7 +36,9 @@ _KINDS: Final = {MailKind.UPDATE: "update", MailKind.CANCEL: "cancel", MailKind.
 
 def wake(connection: Connection, runs: Iterable[str]) -> None:
     """A pending resume for each of these runs, at most one (Q4)."""
-    connection.many("wake", [(run, dump([run])) for run in dict.fromkeys(runs)])
+    args = {run: dump([run]).hex() for run in runs}
+    if args:
+        connection.run("wake", (json.dumps(args),))
 
 
 def send(
@@ -70,7 +72,7 @@ def send(
         connection.run("unpause_for_cancel", {"run": run_id})
         status = "suspended"
     if status == "running" or (status == "suspended" and not claims):
-        connection.run("wake", (run_id, dump([run_id])))
+        wake(connection, (run_id,))
     return int(number)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from tenuto.codec.keys import prefix_end
@@ -23,10 +24,12 @@ __all__ = [
     "find",
     "get",
     "insert_begun",
+    "insert_run",
     "lease",
     "leased",
     "open_hook",
     "pause",
+    "put_rows",
     "ready",
     "record_of",
     "release",
@@ -40,56 +43,65 @@ __all__ = [
 
 def create(connection: Connection, run: NewRun) -> bool:
     """Whether it is there now; an id, or an open key of its queue, that is taken changes nothing."""
-    told = run.parent if run.parent is not None and not run.detached else (None, None)
-    started = run.parent if run.parent is not None else (None, None)
-    connection.run(
-        "insert_run",
-        {
-            "id": run.id,
-            "target": run.target,
-            "queue": run.queue,
-            "priority": run.priority,
-            "delay": run.delay_ms,
-            "status": "scheduled" if run.delay_ms > 0 else "pending",
-            "parent": told[0],
-            "parent_op": told[1],
-            "started_by": started[0],
-            "started_op": started[1],
-            "definition": run.definition,
-            "key": run.key,
-            "partition": run.partition,
-            "attributes": json.dumps(dict(run.attributes)) if run.attributes else None,
-        },
-    )
-    if not connection.changed():
+    if not insert_run(connection, run):
         return False
-    connection.many("put_rows", [(run.id, key, value) for key, value in run.rows])
+    put_rows(connection, [(run.id, key, value) for key, value in run.rows])
     if run.delay_ms > 0:
         connection.run("insert_start", {"id": run.id, "fire_at": connection.now + run.delay_ms})
     return True
 
 
-def insert_begun(connection: Connection, run: NewRun, first: TurnCommit, *, waits: bool) -> bool:
-    """Whether a run that was begun with is there now, under its worker's lease unless it waits; without its rows."""
-    connection.run(
-        "begin_run",
-        (
-            run.id,
-            run.target,
-            run.queue,
-            run.priority,
-            connection.now,
-            "suspended" if waits else "running",
-            first.definition or run.definition,
-            run.key,
-            run.partition,
-            json.dumps(dict(run.attributes)) if run.attributes else None,
-            None if waits else run.worker,
-            first.alarm,
-            len(first.timers) if waits and first.alarm is not None else 0,
-        ),
+def put_rows(connection: Connection, puts: Sequence[tuple[str, bytes, bytes]]) -> None:
+    """Writes rows of any runs: run id, key, value."""
+    whole = len(puts) - len(puts) % 16
+    if whole:
+        sixteens = [tuple(chain.from_iterable(puts[first : first + 16])) for first in range(0, whole, 16)]
+        connection.many("put_sixteen_rows", sixteens)
+    if whole < len(puts):
+        connection.many("put_rows", puts[whole:])
+
+
+def insert_run(connection: Connection, run: NewRun) -> bool:
+    """Whether a run's own row is there now."""
+    started_by, started_op = run.parent or (None, None)
+    told = (None, None) if run.detached else (started_by, started_op)
+    values = (
+        run.id,
+        run.target,
+        run.queue,
+        run.priority,
+        connection.now + run.delay_ms,
+        "scheduled" if run.delay_ms > 0 else "pending",
+        *told,
+        started_by,
+        started_op,
+        run.definition,
+        run.key,
+        run.partition,
+        json.dumps(dict(run.attributes)) if run.attributes else None,
+        connection.now,
     )
-    return connection.changed() > 0
+    return connection.count("insert_run", values) > 0
+
+
+def insert_begun(connection: Connection, run: NewRun, first: TurnCommit, waits: bool) -> bool:
+    """Whether the row of a run that was begun with is there now, under its worker's lease unless it waits."""
+    values = (
+        run.id,
+        run.target,
+        run.queue,
+        run.priority,
+        connection.now,
+        "suspended" if waits else "running",
+        first.definition or run.definition,
+        run.key,
+        run.partition,
+        json.dumps(dict(run.attributes)) if run.attributes else None,
+        None if waits else run.worker,
+        first.alarm,
+        len(first.timers) if waits and first.alarm is not None else 0,
+    )
+    return connection.count("begin_run", values) > 0
 
 
 def record_of(row: Row) -> RunRecord:
@@ -130,6 +142,8 @@ def rows_of(connection: Connection, run_ids: Sequence[str]) -> dict[str, list[tu
     found: dict[str, list[tuple[bytes, bytes]]] = {run_id: [] for run_id in run_ids}
     for run_id, key, value in connection.all("rows_of_runs", {"ids": listed(run_ids)}):
         found[run_id].append((key, value))
+    for of_run in found.values():
+        of_run.sort()  # which is a look at rows that are in order
     return found
 
 

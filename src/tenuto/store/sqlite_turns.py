@@ -3,8 +3,8 @@
 Rules:
 
 1. A member is held against its run's row first; what is refused has written nothing (P5).
-2. A statement is executed only for what the turn has: the usual turn, one step's row of a run that goes on, is one
-   read and one write.
+2. A statement is executed only for what a turn has, and for all turns of a group that concern only their own run
+   together. The usual turn alone, one step's row of a run that goes on, is one statement.
 3. The run's own row comes last, because what the turn did to others may have come back as mail to itself.
 """
 
@@ -19,7 +19,7 @@ from tenuto.store.connection import Connection
 from tenuto.store.endings import SINGLES, outcome_of, refused_child, result
 from tenuto.store.port import CLOSED, NewRun, Outgoing, TurnCommit, TurnResult, only_rows
 from tenuto.store.sqlite_mail import deliver, empty_closed, listed, tell_watchers, wake
-from tenuto.store.sqlite_runs import create, get, insert_begun, rows
+from tenuto.store.sqlite_runs import create, get, insert_begun, insert_run, put_rows, rows
 from tenuto.store.sqlite_tasks import cancel_tasks, queue_task
 
 __all__ = ["COMMITTED_KEPT", "as_one_row", "commit_group"]
@@ -32,9 +32,9 @@ COMMITTED_KEPT = TurnResult("committed", True)
 
 
 def commit_group(connection: Connection, commits: Sequence[TurnCommit]) -> list[TurnResult]:
-    """Each turn on its own merits, in the order given."""
-    done = _commit_rows(connection, commits) if len(commits) > 1 else frozenset[str]()
-    results = [COMMITTED_KEPT if commit.lease.run_id in done else _commit(connection, commit) for commit in commits]
+    """Each turn on its own merits."""
+    done = _commit_together(connection, commits) if len(commits) > 1 else {}
+    results = [done.get(commit.lease.run_id) or _commit(connection, commit) for commit in commits]
     _leave_closed(
         connection,
         {
@@ -69,23 +69,75 @@ def as_one_row(commit: TurnCommit) -> tuple[object, ...] | None:
     return run_id, key, value, epoch, commit.seen, commit.alarm
 
 
-def _commit_rows(connection: Connection, commits: Sequence[TurnCommit]) -> frozenset[str]:
-    """Writes the turns that are only rows of runs that go on as they are, all in two statements; whose they were.
+def _commit_together(connection: Connection, commits: Sequence[TurnCommit]) -> dict[str, TurnResult]:
+    """Commits the turns that concern only their own run, all of them by a few statements; what became of each.
 
-    They touch no other run, so it is no matter that they come before the rest of the group.
+    They touch no other run, so it is no matter that they come before the rest of the group. Where a run is not as its
+    turn expects it, the longer way finds out why.
     """
-    plain = {commit.lease.run_id: commit for commit in commits if only_rows(commit)}
-    if len(plain) < 2 or len({commit.lease.run_id for commit in commits}) < len(commits):
-        return frozenset()
-    puts: list[tuple[str, bytes, bytes]] = []
-    done: list[str] = []
-    for run_id, epoch, inbox_seen, alarm in connection.all("running_turns", (listed(plain),)):
-        commit = plain[run_id]
-        if epoch == commit.lease.epoch and inbox_seen >= commit.seen and alarm == commit.alarm:
-            puts.extend([(run_id, key, value) for key, value in commit.rows.puts])
-            done.append(run_id)
-    connection.many("put_rows", puts)
-    return frozenset(done)
+    own = [commit for commit in commits if _concerns_itself(commit)]
+    if len(own) < 2 or len({commit.lease.run_id for commit in commits}) < len(commits):
+        return {}
+    done = _fitting(connection, {commit.lease.run_id: commit for commit in own if commit.new is None})
+    puts = [(commit.lease.run_id, key, value) for commit in done for key, value in commit.rows.puts]
+    results: dict[str, TurnResult] = {}
+    for commit in own:
+        if (new := commit.new) is None:
+            continue
+        if _insert(connection, commit, new):
+            done.append(commit)
+            puts.extend([(new.id, key, value) for key, value in _first_rows(commit, new)])
+        else:
+            results[new.id] = _TAKEN
+    put_rows(connection, puts)
+    if timed := [commit for commit in done if commit.timers]:
+        _start_timers(connection, timed)
+    if ended := [commit for commit in done if commit.status in CLOSED]:
+        _close(connection, ended)
+    for commit in done:
+        results[commit.lease.run_id] = COMMITTED_KEPT if commit.status == "running" else _COMMITTED
+    return results
+
+
+def _concerns_itself(commit: TurnCommit) -> bool:
+    """Whether a turn only puts rows of its own run, which begins, goes on as it is, or ends."""
+    new = commit.new
+    if new is None:
+        if commit.status not in CLOSED:
+            return only_rows(commit)
+    elif new.key is not None or new.delay_ms or commit.status == "parked" or _needs_alarm(commit, None):
+        return False  # a key may be that of a run which this very group ends
+    rows = commit.rows
+    return not (
+        rows.deletes
+        or rows.range_deletes
+        or commit.outgoing
+        or commit.followed
+        or commit.closed_hooks
+        or commit.mail_done
+        or commit.answers
+        or commit.tasks
+        or commit.cancelled_tasks
+        or commit.stopped_timers
+        or commit.runs
+        or commit.continued
+    )
+
+
+def _fitting(connection: Connection, known: Mapping[str, TurnCommit]) -> list[TurnCommit]:
+    """The turns of these that find their run as they expect it, so that its own row changes only where it ends."""
+    fitting: list[TurnCommit] = []
+    if not known:
+        return fitting
+    for run_id, epoch, inbox_seq, inbox_seen, alarm in connection.all("running_turns", (listed(known),)):
+        commit = known[run_id]
+        if commit.status == "running":
+            as_expected = inbox_seen >= commit.seen and alarm == commit.alarm
+        else:
+            as_expected = inbox_seq <= commit.seen  # no mail that could be a cancel
+        if as_expected and epoch == commit.lease.epoch:
+            fitting.append(commit)
+    return fitting
 
 
 def _commit(connection: Connection, commit: TurnCommit) -> TurnResult:
@@ -118,17 +170,29 @@ def _begin(connection: Connection, commit: TurnCommit, new: NewRun) -> TurnResul
     """Stores a new run, and its first turn with it where its worker has taken one."""
     if new.worker is None:
         return _COMMITTED if create(connection, new) else _TAKEN
-    # Where nothing the turn did can come back to it, its row can say at once how the turn leaves it.
-    waits = commit.status == "suspended" and not (commit.tasks or commit.runs or commit.outgoing or commit.followed)
-    if not insert_begun(connection, new, commit, waits=waits):
+    if not _insert(connection, commit, new):
         return _TAKEN
-    _write_rows(connection, new.id, commit.rows._replace(puts=tuple(dict((*new.rows, *commit.rows.puts)).items())))
+    _write_rows(connection, new.id, commit.rows._replace(puts=_first_rows(commit, new)))
     undelivered = _write_effects(connection, commit, None)
-    if waits:
+    if _waits(commit):
         return _COMMITTED
     if commit.status == "running" and not commit.continued:
         return TurnResult("committed", True, undelivered) if undelivered else COMMITTED_KEPT
     return TurnResult("committed", _move(connection, commit), undelivered)
+
+
+def _insert(connection: Connection, commit: TurnCommit, new: NewRun) -> bool:
+    """Whether a new run is there now, as its first turn leaves it, where it has one; without its rows."""
+    return insert_run(connection, new) if new.worker is None else insert_begun(connection, new, commit, _waits(commit))
+
+
+def _waits(first: TurnCommit) -> bool:
+    """Whether a new run waits after its first turn, for certain: nothing the turn did can come back to it as mail."""
+    return first.status == "suspended" and not (first.tasks or first.runs or first.outgoing or first.followed)
+
+
+def _first_rows(commit: TurnCommit, new: NewRun) -> tuple[tuple[bytes, bytes], ...]:
+    return tuple(dict((*new.rows, *commit.rows.puts)).items())
 
 
 def reopen(connection: Connection, back: TurnCommit) -> None:
@@ -152,7 +216,7 @@ def _write_rows(connection: Connection, run_id: str, rows: EncodedBatch) -> None
     if rows.deletes:
         connection.many("delete_rows", [(run_id, key) for key in rows.deletes])
     if rows.puts:
-        connection.many("put_rows", [(run_id, key, value) for key, value in rows.puts])
+        put_rows(connection, [(run_id, key, value) for key, value in rows.puts])
 
 
 def _write_effects(connection: Connection, commit: TurnCommit, alarm: int | None) -> tuple[Outgoing, ...]:
@@ -167,19 +231,8 @@ def _write_effects(connection: Connection, commit: TurnCommit, alarm: int | None
     if commit.stopped_timers:
         connection.many("stop_timers", [(_timer_id(run_id, location),) for location in commit.stopped_timers])
     if commit.timers:
-        connection.many(
-            "start_timers",
-            [
-                (_timer_id(run_id, timer.location), timer.deadline, run_id, timer.sort, timer.location, connection.now)
-                for timer in commit.timers
-            ],
-        )
-    if (
-        commit.alarm is not None
-        and commit.alarm != alarm
-        and commit.status in ("running", "suspended")
-        and not any(timer.deadline <= commit.alarm for timer in commit.timers)
-    ):
+        _start_timers(connection, (commit,))
+    if _needs_alarm(commit, alarm):
         connection.run("start_alarm", {"run": run_id, "alarm": commit.alarm})
     for task in commit.tasks:
         queue_task(connection, task, run_id)
@@ -194,6 +247,28 @@ def _write_effects(connection: Connection, commit: TurnCommit, alarm: int | None
     if not commit.outgoing:
         return ()
     return tuple(outgoing for outgoing in commit.outgoing if not deliver(connection, outgoing))
+
+
+def _start_timers(connection: Connection, commits: Sequence[TurnCommit]) -> None:
+    connection.many(
+        "start_timers",
+        [
+            (_timer_id(run_id, location), deadline, run_id, sort, location, connection.now)
+            for commit in commits
+            for run_id in (commit.lease.run_id,)
+            for location, deadline, sort in commit.timers
+        ],
+    )
+
+
+def _needs_alarm(commit: TurnCommit, alarm: int | None) -> bool:
+    """Whether the run's earliest deadline is new, and none of the timers this turn starts wakes it by then."""
+    return (
+        commit.alarm is not None
+        and commit.alarm != alarm
+        and commit.status in ("running", "suspended")
+        and not any(timer.deadline <= commit.alarm for timer in commit.timers)
+    )
 
 
 def _follow(connection: Connection, run_id: str, target: str, location: str) -> None:
@@ -232,16 +307,7 @@ def _move(connection: Connection, commit: TurnCommit) -> bool:
         connection.run("turn_park", {**parked, "progress": _has_progress(commit)})
         return False
     if commit.status in CLOSED:
-        connection.run(
-            "turn_close",
-            {
-                "run": run_id,
-                "status": commit.status,
-                "seen": commit.seen,
-                "reason": commit.reason,
-                "definition": commit.definition,
-            },
-        )
+        _close(connection, (commit,))
         return False
     values = {
         "run": run_id,
@@ -255,3 +321,13 @@ def _move(connection: Connection, commit: TurnCommit) -> bool:
         connection.run("turn_run_on", values)
         return True
     return connection.one("turn_suspend", {**values, "timed": commit.alarm is not None}) == ("running",)
+
+
+def _close(connection: Connection, commits: Sequence[TurnCommit]) -> None:
+    connection.many(
+        "turn_close",
+        [
+            (commit.lease.run_id, commit.status, commit.seen, commit.reason, commit.definition, connection.now)
+            for commit in commits
+        ],
+    )

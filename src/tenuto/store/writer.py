@@ -118,20 +118,20 @@ class ConnectionThread(ABC):
             return request.answer()
         return await self._hand_in(request)
 
-    def at_once(self, name: str, values: Values) -> list[Row] | None:
-        """The rows of one statement, which is its own transaction, where nobody has to be waited for.
+    def _at_once(self, execute: Callable[[Connection, str, Values], T], name: str, values: Values) -> T | None:
+        """The answer of one statement, which is its own transaction, where nobody has to be waited for.
 
         None: it was not executed, or met an error and wrote nothing. `do` is the way then, and says what is wrong.
         """
-        connection = self._take_connection() if os.getpid() == self._pid else None
+        connection = self._take_connection() if os.getpid() == self._pid and not self._closed else None
         if connection is None:
             return None
         try:
             began = time.perf_counter()
             connection.look_at_clock()
-            rows = connection.all(name, values)
+            answer = execute(connection, name, values)
             self._pace += (time.perf_counter() - began - self._pace) / 4
-            return rows
+            return answer
         except (apsw.BusyError, apsw.LockedError):
             return None
         except UNAVAILABLE as error:
@@ -298,13 +298,13 @@ class Writer(ConnectionThread):
         self._committed = committed
         super().__init__(settings, "tenuto-writer", prepare)
 
-    def at_once(self, name: str, values: Values) -> list[Row] | None:
-        """The same of a statement that says by its rows whether it has written anything."""
-        rows = super().at_once(name, values)
-        if rows:
-            self._committed()
-            self._call_thread()
-        return rows
+    def at_once(self, name: str, values: Values) -> bool:
+        """Whether one statement, as its own transaction, has written anything here and now; else `do` is the way."""
+        if not self._at_once(Connection.count, name, values):
+            return False
+        self._committed()
+        self._call_thread()
+        return True
 
     def _serve(self, group: list[_Request[Any]]) -> None:
         connection = self._open()
@@ -369,6 +369,10 @@ class Reader(ConnectionThread):
 
     def __init__(self, settings: Settings, prepare: Callable[[Connection], None]) -> None:
         super().__init__(settings, "tenuto-reader", prepare)
+
+    def at_once(self, name: str, values: Values) -> list[Row] | None:
+        """The rows of one statement, which sees one snapshot by itself; None: `do` is the way."""
+        return self._at_once(Connection.all, name, values)
 
     def _serve(self, group: list[_Request[Any]]) -> None:
         connection = self._open()

@@ -25,6 +25,7 @@ from tenuto.store import connection as connection_module
 from tenuto.store import writer as writer_module
 from tenuto.store.connection import STATEMENTS, Connection, refuse_network_file
 from tenuto.store.port import Lease, NewRun, NewTimer, Outgoing, TaskEnd, TurnCommit
+from tenuto.store.queues import QueueLimits
 from tenuto.store.sqlite import SqliteStore
 
 CONTROL = {"begin", "commit", "rollback", "savepoint", "release", "rollback_request"}
@@ -340,7 +341,10 @@ async def test_the_event_loop_goes_on_while_another_process_has_the_lock(store: 
     assert await created
 
 
-async def test_the_log_does_not_grow_without_end(store: SqliteStore, path: Path) -> None:
+async def test_the_log_does_not_grow_without_end(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "CHECKPOINT_PAGES", 1_000)
+    store = SqliteStore(path, sync="normal")
+    await store.open()
     log = path.with_name(path.name + "-wal")
     await store.create(NewRun("r", "wf", ()))
     lease = await store.claim("r")
@@ -348,6 +352,7 @@ async def test_the_log_does_not_grow_without_end(store: SqliteStore, path: Path)
         rows = EncodedBatch((), (), tuple((b"k%d-%d" % (number, n), b"x" * 3_000) for n in range(100)))
         await store.commit(TurnCommit(lease, "running", rows))
     assert log.stat().st_size < 3 * 1_000 * 4_096  # of about 6,000 pages written
+    await store.close()
 
 
 async def test_two_event_loops_may_use_one_store(store: SqliteStore) -> None:
@@ -441,7 +446,7 @@ async def test_a_crash_at_any_statement_leaves_all_or_nothing(
 
         return call
 
-    for name in ("run", "one", "all", "many"):
+    for name in ("run", "one", "all", "many", "count"):
         monkeypatch.setattr(Connection, name, guarded(getattr(Connection, name)))
     while True:
         crash_at, calls = crash_at + 1, 0
@@ -499,7 +504,7 @@ async def test_the_usual_turn_is_one_statement(store: SqliteStore, monkeypatch: 
     lease = await store.claim((await _started(store)).id)
     await store.commit(TurnCommit(lease, "running"))
     statements: list[str] = []
-    for name in ("run", "one", "all", "many"):
+    for name in ("run", "one", "all", "many", "count"):
         call = getattr(Connection, name)
         monkeypatch.setattr(
             Connection, name, lambda self, said, *rest, call=call: statements.append(said) or call(self, said, *rest)
@@ -510,6 +515,120 @@ async def test_the_usual_turn_is_one_statement(store: SqliteStore, monkeypatch: 
     (late,) = await store.commit_group([TurnCommit(Lease("r", 0), "running", EncodedBatch((), (), ((b"k", b"x"),)))])
     assert late.verdict == "stale"  # what the one statement refuses is looked at the longer way
     assert await store.rows("r") == [(b"k", b"v")]
+
+
+async def test_a_lone_row_whose_sync_failed_is_neither_done_nor_not_done(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P1: as any other commit."""
+    monkeypatch.setattr(writer_module, "FAST", 60.0)
+    lease = await store.claim((await _started(store)).id)
+    await store.commit(TurnCommit(lease, "running"))
+    count = Connection.count
+
+    def fail(self: Connection, name: str, *rest: Any) -> int:
+        count(self, name, *rest)
+        monkeypatch.undo()
+        error = apsw.IOError("disk I/O error")
+        error.extendedresult = apsw.SQLITE_IOERR_FSYNC
+        raise error
+
+    turn = TurnCommit(lease, "running", EncodedBatch((), (), ((b"k", b"v"),)))
+    monkeypatch.setattr(Connection, "count", fail)
+    with pytest.raises(CommitUnknownError):
+        await store.commit_group([turn])
+    assert [result.verdict for result in await store.commit_group([turn])] == ["committed"]  # on a file opened anew
+    assert await store.rows("r") == [(b"k", b"v")]
+
+
+async def test_a_lone_row_never_waits_on_the_event_loop_for_another_process(store: SqliteStore, path: Path) -> None:
+    lease = await store.claim((await _started(store)).id)
+    await store.commit(TurnCommit(lease, "running"))
+    turn = TurnCommit(lease, "running", EncodedBatch((), (), ((b"k", b"v"),)))
+    with database(path) as other:
+        other.execute("BEGIN IMMEDIATE")
+        committed = asyncio.create_task(store.commit_group([turn]))
+        await asyncio.sleep(0)
+        assert not committed.done()  # and yet we are here
+        other.execute("COMMIT")
+    assert [result.verdict for result in await committed] == ["committed"]
+    assert await store.rows("r") == [(b"k", b"v")]
+
+
+async def _various_turns(store: SqliteStore) -> list[TurnCommit]:
+    """Turns of one group: what concerns only its own run, what does not, and what finds its run otherwise."""
+    await store.register("w", 30_000, "c", {"wf": "h"})
+    await store.set_queue(QueueLimits("told", concurrency=1))
+    known = (
+        "step",
+        "stale",
+        "alarmed",
+        "end",
+        "failed",
+        "cancelled first",
+        "stale end",
+        "signalled",
+        "sender",
+        "taken",
+    )
+    for run in known:
+        await store.create(NewRun(run, "wf", ((b"a", b"first"),)))
+    leases = {claim.record.id: claim.lease for claim in await store.claim_runs("w", ["wf"], 20)}
+    await store.claim("stale")
+    await store.claim("stale end")
+    await store.send("cancelled first", Mail(MailKind.CANCEL, "", None, b"", None, 0, 0))
+    await store.send("signalled", Mail(MailKind.SIGNAL, "go", None, b"", None, 0, 0))
+    rows = EncodedBatch((), (), tuple((b"k%d" % number, b"v") for number in range(20)))
+    signal = Outgoing("step", Mail(MailKind.SIGNAL, "go", None, b"", None, 0, 0), "s")
+
+    def born(run_id: str, status: str, worker: str | None = "w", queue: str = "default", **more: Any) -> TurnCommit:
+        new = NewRun(run_id, "wf", ((b"k0", b"old"), (b"z", b"z")), definition="h", queue=queue, worker=worker)
+        return TurnCommit(Lease(run_id, 1), status, rows if worker else EncodedBatch((), (), ()), new=new, **more)
+
+    nap = NewTimer("nap", 2_000_000, "delay")
+    return [
+        TurnCommit(leases["step"], "running", rows),
+        TurnCommit(leases["stale"], "running", rows),
+        TurnCommit(leases["alarmed"], "running", rows, alarm=2_000_000),
+        TurnCommit(leases["end"], "completed", rows, timers=(nap,)),
+        TurnCommit(leases["failed"], "failed", rows, reason="why", definition="other"),
+        TurnCommit(leases["cancelled first"], "completed", rows),
+        TurnCommit(leases["stale end"], "completed", rows),
+        TurnCommit(leases["signalled"], "completed", rows),
+        TurnCommit(leases["sender"], "suspended", rows, outgoing=(signal,)),
+        born("taken", "running"),
+        born("begun", "running"),
+        born("told", "running", queue="told"),
+        born("asleep", "suspended", alarm=2_000_000, timers=(nap,)),
+        born("alarmed at once", "running", alarm=2_000_000),
+        born("over at once", "completed"),
+        born("waiting", "pending", worker=None),
+    ]
+
+
+async def test_the_turns_of_a_group_fare_as_each_would_alone(tmp_path: Path) -> None:
+    """P5: what is written together is what each of them would have written."""
+    results, files = [], []
+    for name in ("together", "alone"):
+        store = SqliteStore(tmp_path / name, clock=lambda: 1_000_000, sync="normal")
+        await store.open()
+        turns = await _various_turns(store)
+        groups = [turns] if name == "together" else [[turn] for turn in turns]
+        results.append([result for group in groups for result in await store.commit_group(group)])
+        await store.close()
+        files.append(snapshot(tmp_path / name))
+        files[-1].pop("tenuto_meta")
+        files[-1]["workers"] = []  # they say when they began
+    assert results[0] == results[1]
+    assert files[0] == files[1]
+    refused = {turn.lease.run_id: result.verdict for turn, result in zip(turns, results[0], strict=True)}
+    assert {run: verdict for run, verdict in refused.items() if verdict != "committed"} == {
+        "stale": "stale",
+        "cancelled first": "cancel_first",
+        "stale end": "stale",
+        "taken": "taken",
+        "told": "taken",
+    }
 
 
 async def _started(store: SqliteStore) -> NewRun:

@@ -44,7 +44,7 @@ def plan(database: Any, name: str) -> str:
 
 def test_every_statement_is_called_by_its_name_somewhere_and_none_is_missing() -> None:
     code = "\n".join(path.read_text("utf-8") for path in STORE.glob("*.py") if not path.name.startswith("postgres"))
-    called = set(re.findall(r'\.(?:run|one|all|many|at_once|_ask)\(\s*"([a-z_]+)"', code))
+    called = set(re.findall(r'\.(?:run|one|all|many|count|at_once|_ask)\(\s*"([a-z_]+)"', code))
     called |= {"sync_full", "sync_normal"}  # chosen by a setting
     assert called == set(STATEMENTS)
 
@@ -61,7 +61,7 @@ def test_every_statement_fits_the_schema(database: Any, name: str) -> None:
     [
         ("due_timers", "idx_timer_tasks_fire_at (fire_at<?)"),
         ("next_deadline", "idx_timer_tasks_fire_at"),
-        ("pick_resumes", "executions_ready (queue=? AND type=?)"),
+        ("pick_resumes", "SCAN r USING INDEX executions_resumes"),
         ("pick_ready", "executions_ready (queue=? AND type=?)"),
         ("ready_queues", "executions_ready (queue>?)"),
         ("absorb", "executions_one_pending_resume (parent_workflow_id=?)"),
@@ -107,6 +107,7 @@ def test_no_statement_scans_a_whole_table(database: Any) -> None:
             continue
         scans = [step for step in plan(database, name).split(" | ") if step.startswith("SCAN ")]
         fine = ("json_each", "waiting", "CONSTANT", "VIRTUAL", "workers", "executions_ready", "executions_leased")
+        fine += ("executions_resumes", "VALUES CLAUSE")  # read in its order up to a limit; what it was given
         assert [scan for scan in scans if not any(word in scan for word in fine)] == [], name
 
 

@@ -50,10 +50,13 @@ CREATE TABLE executions (
 
 CREATE UNIQUE INDEX executions_one_pending_resume ON executions (parent_workflow_id)
     WHERE target_name = 'builtin.resume_workflow' AND status = 'pending';
--- With the type: runs and tasks are claimed apart, and one must not wade through the other.
+-- Resumes have an index of their own, and the rest one with the type: resumes, runs and tasks are claimed apart, and
+-- who looks for one must not wade through the others.
+CREATE INDEX executions_resumes ON executions (priority DESC, ready_at, id)
+    WHERE target_name = 'builtin.resume_workflow' AND status = 'pending';
 -- Partition last: claims of a limited queue pass over items of partitions without looking them up.
 CREATE INDEX executions_ready ON executions (queue, type, priority DESC, ready_at, id, partition_key)
-    WHERE status = 'pending';
+    WHERE status = 'pending' AND target_name <> 'builtin.resume_workflow';
 CREATE INDEX executions_partition ON executions (queue, partition_key, priority DESC, ready_at, id)
     WHERE status = 'pending' AND partition_key IS NOT NULL;
 CREATE INDEX executions_leased ON executions (lease_owner) WHERE lease_owner IS NOT NULL;
@@ -63,8 +66,8 @@ CREATE UNIQUE INDEX executions_dedup ON executions (queue, dedup_key)
       AND status IN ('scheduled', 'pending', 'running', 'suspended', 'paused', 'parked');
 CREATE INDEX executions_slots ON executions (queue, partition_key) WHERE holds_slot;
 CREATE INDEX executions_closed ON executions (completed_at) WHERE completed_at IS NOT NULL;
--- Ascending, and read backwards: so the newest of one millisecond come first, too.
-CREATE INDEX executions_recent ON executions (type, created_at);
+-- Ascending, and read backwards: so the newest of one millisecond come first, too. Only runs are listed.
+CREATE INDEX executions_recent ON executions (type, created_at) WHERE type = 'workflow';
 CREATE INDEX executions_parked ON executions (target_name) WHERE status = 'parked';
 -- What the sweep compares with the timer rows that are there (P4).
 CREATE INDEX executions_timed ON executions (id) WHERE status = 'suspended' AND timer_count > 0;
