@@ -14,6 +14,7 @@ import os
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
+from tenuto.codec.keys import prefix_end
 from tenuto.errors import LeaseLostError, StoreRefusedError, StoreUnavailableError
 from tenuto.kernel.records import Mail, MailKind
 from tenuto.store import postgres_mail, postgres_runs, postgres_tasks, postgres_turns, postgres_workers
@@ -33,7 +34,8 @@ from tenuto.store.port import (
     TurnResult,
     WorkerRecord,
 )
-from tenuto.store.postgres_connection import STATEMENTS, Database, Transaction, check_settings
+from tenuto.store.postgres_connection import STATEMENTS, Database, Transaction, check_settings, require_text
+from tenuto.store.postgres_gathering import Gathering
 from tenuto.store.postgres_housekeeping import PostgresHousekeeping
 from tenuto.store.postgres_listener import Listener
 from tenuto.store.postgres_programs import PostgresPrograms
@@ -67,6 +69,11 @@ class PostgresStore(PostgresHousekeeping, PostgresPrograms, PostgresQueueing):
         self._database = Database(self._url, self._clock, self._connections, self._read_only)
         self._listener = Listener(self._database, self._changes.happened)
         self._heartbeat = postgres_workers.Heartbeat(self._database)
+        database = self._database
+        self._gets = Gathering[str, RunRecord | None](lambda ids: postgres_runs.get_all(database, ids), None)
+        self._ranges = Gathering[postgres_runs.Range, list[tuple[bytes, bytes]]](
+            lambda asked: postgres_runs.ranges(database, asked), []
+        )
 
     async def open(self) -> None:
         if self._loop is not None:
@@ -134,13 +141,20 @@ class PostgresStore(PostgresHousekeeping, PostgresPrograms, PostgresQueueing):
         return bool(await self._write(lambda: self._database.write("insert_run", values)))
 
     async def get(self, run_id: str) -> RunRecord | None:
-        return await self._here(lambda: postgres_runs.get(self._database, run_id))
+        asked = require_text(run_id)
+        return await self._here(lambda: self._gets.get(asked))
 
     async def runs(self, which: RunFilter | None = None) -> list[RunRecord]:
         return await self._here(lambda: postgres_runs.find(self._database, which))
 
     async def rows(self, run_id: str, prefix: bytes = b"") -> list[tuple[bytes, bytes]]:
-        return await self._here(lambda: postgres_runs.rows(self._database, run_id, prefix))
+        if not prefix:
+            return await self._here(lambda: postgres_runs.rows(self._database, run_id))
+        asked = require_text(run_id), prefix, prefix_end(prefix)
+        found = await self._here(lambda: self._ranges.get(asked))
+        if not found:
+            await self._here(lambda: postgres_runs.require(self._database, run_id))
+        return list(found)
 
     async def send(self, run_id: str, mail: Mail, message_id: str | None = None) -> int | None:
         if mail.kind is MailKind.SIGNAL:

@@ -112,7 +112,7 @@ timed AS (
     SELECT t.id, tenuto_time(t.deadline), t.run, t.sort, t.location, clock.at
       FROM clock, unnest(%(timer_ids)s::text[], %(deadlines)s::bigint[], %(timer_runs)s::text[], %(sorts)s::text[],
                   %(locations)s::text[]) AS t (id, deadline, run, sort, location))
-SELECT 1 / CASE WHEN count(*) = cardinality(%(ids)s::text[]) THEN 1 ELSE 0 END,
+SELECT tenuto_ms(tenuto_now()), 1 / CASE WHEN count(*) = cardinality(%(ids)s::text[]) THEN 1 ELSE 0 END,
        CASE WHEN 'pending' = ANY (%(statuses)s::text[]) THEN pg_notify('tenuto', '')::text END
   FROM made
 
@@ -159,6 +159,11 @@ SELECT id, target_name, status, epoch, tenuto_ms(alarm), reason, started_by, sta
        queue, run_no, tenuto_ms(created_at), tenuto_ms(started_at), tenuto_ms(completed_at), attributes
   FROM executions WHERE id = %(id)s AND type = 'workflow'
 
+-- get_runs: several runs, for many who ask at the same moment.
+SELECT id, target_name, status, epoch, tenuto_ms(alarm), reason, started_by, started_op, parent_workflow_id, definition,
+       queue, run_no, tenuto_ms(created_at), tenuto_ms(started_at), tenuto_ms(completed_at), attributes
+  FROM executions WHERE id = ANY (%(ids)s::text[]) AND type = 'workflow'
+
 -- leased_runs: the runs a worker has the lease of.
 SELECT id, target_name, status, epoch, tenuto_ms(alarm), reason, started_by, started_op, parent_workflow_id, definition,
        queue, run_no, tenuto_ms(created_at), tenuto_ms(started_at), tenuto_ms(completed_at), attributes
@@ -187,6 +192,13 @@ SELECT key, value FROM workflow_execution_context WHERE workflow_id = %(id)s ORD
 SELECT r.run, c.key, c.value
   FROM unnest(%(ids)s::text[]) AS r (run) CROSS JOIN LATERAL (
        SELECT key, value FROM workflow_execution_context WHERE workflow_id = r.run ORDER BY key) c
+
+-- ranges_of_runs: half-open ranges of several runs' keys, by number, each in byte order.
+SELECT r.number, c.key, c.value
+  FROM unnest(%(runs)s::text[], %(firsts)s::bytea[], %(lasts)s::bytea[])
+       WITH ORDINALITY AS r (run, first, last, number) CROSS JOIN LATERAL (
+       SELECT key, value FROM workflow_execution_context
+        WHERE workflow_id = r.run AND key >= r.first AND key < r.last ORDER BY key) c
 
 -- range_rows: a half-open range of a run's keys, in byte order.
 SELECT key, value FROM workflow_execution_context
@@ -218,7 +230,7 @@ WITH run AS MATERIALIZED (
 put AS (
     INSERT INTO workflow_execution_context (workflow_id, key, value)
     SELECT p.run, p.key, p.value
-      FROM unnest(%(row_runs)s::text[], %(keys)s::bytea[], %(values)s::bytea[]) AS p (run, key, value)
+      FROM unnest(%(row_runs)s::text[], %(row_keys)s::bytea[], %(row_values)s::bytea[]) AS p (run, key, value)
     ON CONFLICT (workflow_id, key) DO UPDATE SET value = excluded.value)
 SELECT tenuto_ms(tenuto_now()), 1 / CASE WHEN count(*) = cardinality(%(runs)s::text[]) THEN 1 ELSE 0 END FROM run
 
@@ -303,14 +315,19 @@ SELECT tenuto_ms(tenuto_now()), (SELECT array_agg(id) FROM moved WHERE status = 
        CASE WHEN %(notify)s THEN pg_notify('tenuto', '')::text END
   FROM run
 
--- end_runs: the same for turns that only write rows and end their runs, as most runs end: half the parts.
+-- end_runs: the same for groups in which some turns only write rows and end their runs, as most runs end, and the others
+-- are those of commit_rows: half the parts, and only for those that end.
 WITH clock AS MATERIALIZED (SELECT tenuto_now() AS at),
 run AS MATERIALIZED (
     SELECT e.id
-      FROM unnest(%(runs)s::text[], %(epochs)s::bigint[], %(seen)s::bigint[]) AS t (run, epoch, seen)
+      FROM unnest(%(runs)s::text[], %(epochs)s::bigint[], %(alarms)s::bigint[], %(seen)s::bigint[], %(ends)s::boolean[])
+           AS t (run, epoch, alarm, seen, ends)
       JOIN executions e ON e.id = ANY (ARRAY[t.run])
-     WHERE e.epoch = t.epoch AND e.status = 'running' AND e.inbox_seq <= t.seen
-       AND (SELECT 1 FROM workflow_inbox i WHERE i.workflow_id = e.id AND i.answer IS NULL LIMIT 1) IS NULL
+     WHERE e.epoch = t.epoch AND e.status = 'running'
+       AND CASE WHEN t.ends
+                THEN e.inbox_seq <= t.seen
+                 AND (SELECT 1 FROM workflow_inbox i WHERE i.workflow_id = e.id AND i.answer IS NULL LIMIT 1) IS NULL
+                ELSE e.reclaims = 0 AND e.alarm IS NOT DISTINCT FROM tenuto_time(t.alarm) AND e.inbox_seen >= t.seen END
      ORDER BY e.id || '' FOR NO KEY UPDATE OF e),
 put AS (
     INSERT INTO workflow_execution_context (workflow_id, key, value)
@@ -322,16 +339,16 @@ moved AS (
        SET status = t.status, lease_owner = NULL, holds_slot = false, pause_requested = false,
            inbox_seen = greatest(e.inbox_seen, t.seen), alarm = NULL, timer_count = 0, reclaims = 0, reason = NULL,
            parked_by = NULL, definition = coalesce(t.definition, e.definition), completed_at = clock.at
-      FROM clock, unnest(%(runs)s::text[], %(statuses)s::text[], %(seen)s::bigint[], %(definitions)s::text[])
+      FROM clock, unnest(%(ended)s::text[], %(statuses)s::text[], %(ended_seen)s::bigint[], %(definitions)s::text[])
            AS t (run, status, seen, definition)
      WHERE e.id = ANY (ARRAY[t.run])),
-timers AS (DELETE FROM timer_tasks WHERE workflow_id = ANY (%(runs)s::text[])),
+timers AS (DELETE FROM timer_tasks WHERE workflow_id = ANY (%(ended)s::text[])),
 resumes AS (  -- the status so that only executions_parent fits: a plan made while few items waited would read all that wait
-    DELETE FROM executions WHERE parent_workflow_id = ANY (%(runs)s::text[])
+    DELETE FROM executions WHERE parent_workflow_id = ANY (%(ended)s::text[])
        AND target_name = 'builtin.resume_workflow' AND status || '' = 'pending'),
-tokens AS (DELETE FROM hooks WHERE workflow_id = ANY (%(runs)s::text[]))
+tokens AS (DELETE FROM hooks WHERE workflow_id = ANY (%(ended)s::text[]))
 SELECT tenuto_ms(tenuto_now()),
-       1 / CASE WHEN count(*) = cardinality(%(runs)s::text[]) AND NOT tenuto_watched(%(runs)s::text[]) THEN 1 ELSE 0 END,
+       1 / CASE WHEN count(*) = cardinality(%(runs)s::text[]) AND NOT tenuto_watched(%(ended)s::text[]) THEN 1 ELSE 0 END,
        pg_notify('tenuto', '')::text
   FROM run
 
@@ -353,7 +370,8 @@ SELECT t.run
 
 -- put_rows: rows of several runs.
 INSERT INTO workflow_execution_context (workflow_id, key, value)
-SELECT run, key, value FROM unnest(%(runs)s::text[], %(keys)s::bytea[], %(values)s::bytea[]) AS p (run, key, value)
+SELECT run, key, value
+  FROM unnest(%(row_runs)s::text[], %(row_keys)s::bytea[], %(row_values)s::bytea[]) AS p (run, key, value)
 ON CONFLICT (workflow_id, key) DO UPDATE SET value = excluded.value
 
 -- delete_rows: single rows of several runs.
@@ -402,7 +420,7 @@ stored AS (
 woken AS (
     INSERT INTO executions (id, type, target_name, queue, status, args, priority, ready_at, created_at,
                             parent_workflow_id)
-    SELECT gen_random_uuid()::text, 'task', 'builtin.resume_workflow', 'system', 'pending', tenuto_resume_args(id), 10,
+    SELECT tenuto_resume_id(), 'task', 'builtin.resume_workflow', 'system', 'pending', tenuto_resume_args(id), 10,
            tenuto_now(), tenuto_now(), id
       FROM numbered WHERE status IN ('running', 'suspended') AND NOT claimed
     ON CONFLICT (parent_workflow_id) WHERE target_name = 'builtin.resume_workflow' AND status = 'pending'
@@ -493,7 +511,7 @@ DELETE FROM workflow_inbox WHERE answer IS NOT NULL AND at <= tenuto_now() - %(k
 WITH woken AS (
     INSERT INTO executions (id, type, target_name, queue, status, args, priority, ready_at, created_at,
                             parent_workflow_id)
-    SELECT gen_random_uuid()::text, 'task', 'builtin.resume_workflow', 'system', 'pending', tenuto_resume_args(run), 10,
+    SELECT tenuto_resume_id(), 'task', 'builtin.resume_workflow', 'system', 'pending', tenuto_resume_args(run), 10,
            tenuto_now(), tenuto_now(), run
       FROM (SELECT DISTINCT run FROM unnest(%(runs)s::text[]) AS u (run)) x ORDER BY run
     ON CONFLICT (parent_workflow_id) WHERE target_name = 'builtin.resume_workflow' AND status = 'pending'
@@ -504,72 +522,69 @@ SELECT pg_notify('tenuto', '')::text FROM (SELECT 1 FROM woken LIMIT 1) any_woke
 -- unpause_for_cancel: a cancel lets a paused run go on.
 UPDATE executions SET status = 'suspended' WHERE id = %(run)s AND status = 'paused'
 
--- claim_resumes: wake-ups become leases (Q2, V3); those of runs that are not suspended mean nothing and go.
--- The time comes along: no later look at our estimate of the clock may be before what made the run claimable (P4).
-WITH picked AS MATERIALIZED (
-    SELECT r.id AS resume_id, w.id AS run_id, w.status, r.priority, r.ready_at
+-- claim_runs: wake-ups become leases (Q2, V3); those of runs that are not suspended mean nothing and go, which the answer
+-- counts. Then, in the room they leave, runs that have not begun (Q3), over all queues without limits: a skip scan, one
+-- probe of executions_ready each. Whether a queue has limits is read here and not remembered: a new one holds from its
+-- commit on. The time comes along: no later look at our estimate of the clock may be before what made a run claimable (P4).
+WITH RECURSIVE woken AS MATERIALIZED (
+    SELECT r.id AS resume_id, w.id, w.status, r.priority, r.ready_at
       FROM executions r JOIN executions w ON w.id = ANY (ARRAY[coalesce(r.parent_workflow_id, '')])
-     WHERE r.queue = 'system' AND r.type = 'task' AND r.status = 'pending'
-       AND r.target_name = 'builtin.resume_workflow' AND w.lease_owner IS NULL
-       AND (w.status <> 'suspended' OR w.target_name = ANY (%(known)s::text[]))
+     WHERE r.queue = 'system' AND r.status = 'pending' AND r.target_name = 'builtin.resume_workflow'
+       AND w.lease_owner IS NULL AND (w.status <> 'suspended' OR w.target_name = ANY (%(known)s::text[]))
      ORDER BY r.priority DESC, r.ready_at, r.id LIMIT %(limit)s FOR UPDATE OF r, w SKIP LOCKED),
-gone AS (DELETE FROM executions WHERE id = ANY (ARRAY(SELECT resume_id FROM picked)) RETURNING id),
-leased AS (
-    UPDATE executions w
-       SET status = 'running', lease_owner = %(worker)s, epoch = w.epoch + 1,
-           started_at = coalesce(w.started_at, tenuto_now())
-      FROM picked p WHERE w.id = ANY (ARRAY[p.run_id]) AND p.status = 'suspended'
-    RETURNING w.id, w.target_name, w.status, w.epoch, tenuto_ms(w.alarm), w.reason, w.started_by, w.started_op,
-              w.parent_workflow_id, w.definition, w.queue, w.run_no, tenuto_ms(w.created_at), tenuto_ms(w.started_at),
-              tenuto_ms(w.completed_at), w.attributes, p.priority, p.ready_at)
-SELECT tenuto_ms(tenuto_now()), (SELECT count(*) FROM gone), leased.*
-  FROM (SELECT 1) one LEFT JOIN leased ON true ORDER BY leased.priority DESC, leased.ready_at, leased.id
-
--- claim_starts: runs that have not begun (Q3), over all queues without limits: a skip scan, one probe of
--- executions_ready each. Whether a queue has limits is read here and not remembered: a new one holds from its commit on.
-WITH RECURSIVE waiting (queue) AS (
-    SELECT (SELECT queue FROM executions WHERE status = 'pending' ORDER BY queue LIMIT 1)
+gone AS (DELETE FROM executions WHERE id = ANY (ARRAY(SELECT resume_id FROM woken))),
+waiting (queue) AS (
+    SELECT (SELECT queue FROM executions
+             WHERE status = 'pending' AND target_name <> 'builtin.resume_workflow' ORDER BY queue LIMIT 1)
     UNION ALL
-    SELECT (SELECT e.queue FROM executions e WHERE e.status = 'pending' AND e.queue > waiting.queue
+    SELECT (SELECT e.queue FROM executions e
+             WHERE e.status = 'pending' AND e.target_name <> 'builtin.resume_workflow' AND e.queue > waiting.queue
              ORDER BY e.queue LIMIT 1)
       FROM waiting WHERE waiting.queue IS NOT NULL),
-picked AS MATERIALIZED (
+new AS MATERIALIZED (
     SELECT ready.id, ready.priority, ready.ready_at
       FROM waiting CROSS JOIN LATERAL (
            SELECT e.id, e.priority, e.ready_at FROM executions e
-            WHERE e.status = 'pending' AND e.queue = waiting.queue AND e.type = 'workflow'
-              AND e.target_name = ANY (%(known)s::text[])
+            WHERE e.status = 'pending' AND e.target_name <> 'builtin.resume_workflow' AND e.queue = waiting.queue
+              AND e.type = 'workflow' AND e.target_name = ANY (%(known)s::text[])
               AND (%(queues)s::text[] IS NULL OR waiting.queue = ANY (%(queues)s::text[]))
               AND NOT EXISTS (SELECT 1 FROM queues q
                                WHERE q.name = waiting.queue
                                  AND (q.paused OR coalesce(q.concurrency, q.worker_concurrency,
                                                            q.partition_concurrency, q.rate_limit) IS NOT NULL))
-            ORDER BY e.priority DESC, e.ready_at, e.id LIMIT %(limit)s FOR UPDATE OF e SKIP LOCKED) ready
-     ORDER BY ready.priority DESC, ready.ready_at, ready.id LIMIT %(limit)s),
+            ORDER BY e.priority DESC, e.ready_at, e.id LIMIT (SELECT %(limit)s - count(*) FROM woken)
+              FOR UPDATE OF e SKIP LOCKED) ready
+     ORDER BY ready.priority DESC, ready.ready_at, ready.id LIMIT (SELECT %(limit)s - count(*) FROM woken)),
 leased AS (
     UPDATE executions w
        SET status = 'running', lease_owner = %(worker)s, epoch = w.epoch + 1,
            started_at = coalesce(w.started_at, tenuto_now())
-     WHERE w.id = ANY (ARRAY(SELECT id FROM picked))
+      FROM (SELECT id, priority, ready_at, 1 AS place FROM woken WHERE status = 'suspended'
+            UNION ALL SELECT id, priority, ready_at, 2 FROM new) p
+     WHERE w.id = ANY (ARRAY[p.id])
     RETURNING w.id, w.target_name, w.status, w.epoch, tenuto_ms(w.alarm), w.reason, w.started_by, w.started_op,
               w.parent_workflow_id, w.definition, w.queue, w.run_no, tenuto_ms(w.created_at), tenuto_ms(w.started_at),
-              tenuto_ms(w.completed_at), w.attributes, w.priority, w.ready_at)
-SELECT tenuto_ms(tenuto_now()), 0, leased.* FROM leased ORDER BY leased.priority DESC, leased.ready_at, leased.id
+              tenuto_ms(w.completed_at), w.attributes, p.place, p.priority, p.ready_at)
+SELECT tenuto_ms(tenuto_now()), (SELECT count(*) FROM woken WHERE status <> 'suspended'), leased.*
+  FROM (SELECT 1) one LEFT JOIN leased ON true
+ ORDER BY leased.place, leased.priority DESC, leased.ready_at, leased.id
 
 -- claim_tasks: tasks of these queues, or of all (Q3). A claimed attempt counts at once, so a worker that dies in it
 -- cannot make it endless (P2).
 WITH RECURSIVE waiting (queue) AS (
-    SELECT (SELECT queue FROM executions WHERE status = 'pending' ORDER BY queue LIMIT 1)
+    SELECT (SELECT queue FROM executions
+             WHERE status = 'pending' AND target_name <> 'builtin.resume_workflow' ORDER BY queue LIMIT 1)
     UNION ALL
-    SELECT (SELECT e.queue FROM executions e WHERE e.status = 'pending' AND e.queue > waiting.queue
+    SELECT (SELECT e.queue FROM executions e
+             WHERE e.status = 'pending' AND e.target_name <> 'builtin.resume_workflow' AND e.queue > waiting.queue
              ORDER BY e.queue LIMIT 1)
       FROM waiting WHERE waiting.queue IS NOT NULL),
 picked AS MATERIALIZED (
     SELECT ready.id, ready.priority, ready.ready_at
       FROM waiting CROSS JOIN LATERAL (
            SELECT e.id, e.priority, e.ready_at FROM executions e
-            WHERE e.status = 'pending' AND e.queue = waiting.queue AND e.type = 'task'
-              AND e.target_name = ANY (%(known)s::text[])
+            WHERE e.status = 'pending' AND e.target_name <> 'builtin.resume_workflow' AND e.queue = waiting.queue
+              AND e.type = 'task' AND e.target_name = ANY (%(known)s::text[])
               AND (%(queues)s::text[] IS NULL OR waiting.queue = ANY (%(queues)s::text[]))
               AND NOT EXISTS (SELECT 1 FROM queues q
                                WHERE q.name = waiting.queue
@@ -815,7 +830,7 @@ fired AS (DELETE FROM timer_tasks WHERE id = ANY (ARRAY(SELECT id FROM due)) RET
 woken AS (
     INSERT INTO executions (id, type, target_name, queue, status, args, priority, ready_at, created_at,
                             parent_workflow_id)
-    SELECT gen_random_uuid()::text, 'task', 'builtin.resume_workflow', 'system', 'pending',
+    SELECT tenuto_resume_id(), 'task', 'builtin.resume_workflow', 'system', 'pending',
            tenuto_resume_args(d.workflow_id), 10, tenuto_now(), tenuto_now(), d.workflow_id
       FROM (SELECT DISTINCT workflow_id FROM fired) d ORDER BY d.workflow_id
     ON CONFLICT (parent_workflow_id) WHERE target_name = 'builtin.resume_workflow' AND status = 'pending'
@@ -1129,7 +1144,8 @@ SELECT name FROM queues
 -- list_queues: those that were told something and those that have work; waiting, running, slots taken. Running ones are
 -- found by their leases, the others by the indexes that claims use.
 WITH waiting (name, items) AS (
-    SELECT queue, count(*) FROM executions WHERE status = 'pending' AND queue <> 'system' GROUP BY queue),
+    SELECT queue, count(*) FROM executions
+     WHERE status = 'pending' AND target_name <> 'builtin.resume_workflow' AND queue <> 'system' GROUP BY queue),
 running (name, items) AS (
     SELECT queue, count(*) FROM executions WHERE lease_owner IS NOT NULL AND status = 'running' GROUP BY queue),
 slots (name, items) AS (
@@ -1147,7 +1163,8 @@ SELECT n.name, q.concurrency, q.worker_concurrency, q.partition_concurrency, q.r
 SELECT q.name FROM queues q
  WHERE NOT q.paused AND coalesce(q.concurrency, q.worker_concurrency, q.partition_concurrency, q.rate_limit) IS NOT NULL
    AND (%(queues)s::text[] IS NULL OR q.name = ANY (%(queues)s::text[]))
-   AND EXISTS (SELECT 1 FROM executions e WHERE e.status = 'pending' AND e.queue = q.name)
+   AND EXISTS (SELECT 1 FROM executions e
+                WHERE e.status = 'pending' AND e.target_name <> 'builtin.resume_workflow' AND e.queue = q.name)
  ORDER BY q.name FOR NO KEY UPDATE SKIP LOCKED
 
 -- queue_states: how far queues with limits are used up, as far as they have something to begin. The rate counts what
@@ -1161,15 +1178,16 @@ SELECT q.name, q.concurrency, q.worker_concurrency, q.partition_concurrency, q.r
   FROM queues q
  WHERE NOT q.paused AND coalesce(q.concurrency, q.worker_concurrency, q.partition_concurrency, q.rate_limit) IS NOT NULL
    AND (%(queues)s::text[] IS NULL OR q.name = ANY (%(queues)s::text[]))
-   AND EXISTS (SELECT 1 FROM executions e WHERE e.status = 'pending' AND e.queue = q.name)
+   AND EXISTS (SELECT 1 FROM executions e
+                WHERE e.status = 'pending' AND e.target_name <> 'builtin.resume_workflow' AND e.queue = q.name)
  ORDER BY q.name
 
 -- pick_limited: what is ready in a queue without partitions and known here, of both types.
 SELECT e.id, e.priority, e.ready_at, e.type = 'workflow'
   FROM (VALUES ('workflow'), ('task')) AS sort (type) CROSS JOIN LATERAL (
        SELECT * FROM executions x
-        WHERE x.status = 'pending' AND x.queue = %(queue)s AND x.type = sort.type
-          AND x.target_name = ANY (%(known)s::text[])
+        WHERE x.status = 'pending' AND x.target_name <> 'builtin.resume_workflow' AND x.queue = %(queue)s
+          AND x.type = sort.type AND x.target_name = ANY (%(known)s::text[])
         ORDER BY x.priority DESC, x.ready_at, x.id LIMIT %(limit)s FOR UPDATE OF x SKIP LOCKED) e
 
 -- pick_keyless: the same in a queue with partitions, for items that belong to none. The key is the last column of
@@ -1177,8 +1195,8 @@ SELECT e.id, e.priority, e.ready_at, e.type = 'workflow'
 SELECT e.id, e.priority, e.ready_at, e.type = 'workflow'
   FROM (VALUES ('workflow'), ('task')) AS sort (type) CROSS JOIN LATERAL (
        SELECT * FROM executions x
-        WHERE x.status = 'pending' AND x.queue = %(queue)s AND x.type = sort.type AND x.partition_key IS NULL
-          AND x.target_name = ANY (%(known)s::text[])
+        WHERE x.status = 'pending' AND x.target_name <> 'builtin.resume_workflow' AND x.queue = %(queue)s
+          AND x.type = sort.type AND x.partition_key IS NULL AND x.target_name = ANY (%(known)s::text[])
         ORDER BY x.priority DESC, x.ready_at, x.id LIMIT %(limit)s FOR UPDATE OF x SKIP LOCKED) e
 
 -- pick_partitioned: of each partition that has room as much as it has room for: a skip scan, one probe of
@@ -1244,7 +1262,7 @@ SELECT e.queue, q.concurrency, q.worker_concurrency, q.partition_concurrency, q.
        (SELECT count(*) FROM executions s
          WHERE s.holds_slot AND s.queue = e.queue AND s.partition_key = e.partition_key),
        (SELECT count(*) FROM executions b
-         WHERE b.status = 'pending' AND b.queue = e.queue
+         WHERE b.status = 'pending' AND b.target_name <> 'builtin.resume_workflow' AND b.queue = e.queue
            AND (-b.priority, b.ready_at, b.id) < (-e.priority, e.ready_at, e.id))
   FROM executions e LEFT JOIN queues q ON q.name = e.queue
  WHERE e.id = %(id)s AND e.status IN ('pending', 'scheduled') AND e.target_name <> 'builtin.resume_workflow'

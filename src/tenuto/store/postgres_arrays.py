@@ -42,8 +42,7 @@ class Texts(Column):
 
     def __init__(self, values: Iterable[str | None]) -> None:
         pack = _SIZE.pack
-        encoded = [None if value is None else value.encode() for value in values]
-        self._keep([_NULL if value is None else pack(len(value)) + value for value in encoded])
+        self._keep([_NULL if value is None else pack(len(data := value.encode())) + data for value in values])
 
 
 class Blobs(Column):

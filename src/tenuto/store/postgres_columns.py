@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from tenuto.codec.keys import pack
 from tenuto.codec.rows import UPDATES
-from tenuto.store.port import CLOSED, NewTimer, TurnCommit
+from tenuto.store.port import CLOSED, NewTimer, TurnCommit, only_rows
 from tenuto.store.postgres_arrays import Blobs, Flags, Integers, Texts
 from tenuto.store.postgres_runs import LATEST
 
@@ -17,10 +17,12 @@ __all__ = [
     "begun_columns",
     "end_columns",
     "ends_plainly",
+    "fence_columns",
+    "goes_on",
     "is_alone",
     "moment",
     "needs_alarm",
-    "rows_of",
+    "row_columns",
     "turn_columns",
 ]
 
@@ -47,13 +49,17 @@ def is_alone(commit: TurnCommit) -> bool:
     )
 
 
-def rows_of(commits: Iterable[TurnCommit]) -> dict[tuple[str, bytes], bytes]:
-    """The rows to be put, all of them bytes; of two with one key the later counts."""
-    return {
-        (commit.lease.run_id, bytes(key)): bytes(value)
-        for commit in commits
-        for key, value in (commit.rows.puts if commit.new is None else (*commit.new.rows, *commit.rows.puts))
-    }
+def row_columns(commits: Iterable[TurnCommit]) -> dict[str, Any]:
+    """The rows that turns of different runs put; of two with one key the later counts."""
+    runs: list[str] = []
+    keys: list[bytes] = []
+    values: list[bytes] = []
+    for commit in commits:
+        rows = dict(commit.rows.puts if commit.new is None else (*commit.new.rows, *commit.rows.puts))
+        runs += [commit.lease.run_id] * len(rows)
+        keys += rows
+        values += rows.values()
+    return {"row_runs": Texts(runs), "row_keys": Blobs(keys), "row_values": Blobs(values)}
 
 
 def moment(alarm: int | None) -> int | None:
@@ -71,24 +77,19 @@ def needs_alarm(commit: TurnCommit, alarm: int | None) -> bool:
 
 def answers_update(commit: TurnCommit) -> bool:
     """Whether somebody who waits for an update must be told."""
-    return bool(commit.answers) or any(key.startswith(_UPDATE) for key, _ in commit.rows.puts)
+    return bool(commit.answers) or any([key.startswith(_UPDATE) for key, _ in commit.rows.puts])
 
 
-def _rows(commits: Iterable[TurnCommit]) -> dict[str, Any]:
-    rows = rows_of(commits)
-    return {
-        "row_runs": Texts([run_id for run_id, _ in rows]),
-        "row_keys": Blobs([key for _, key in rows]),
-        "row_values": Blobs(rows.values()),
-    }
-
-
-def _timers(commits: Iterable[TurnCommit]) -> dict[str, Any]:
+def _timers(commits: Iterable[TurnCommit]) -> Mapping[str, Any]:
     timers: dict[str, tuple[str, NewTimer]] = {
         f"{commit.lease.run_id}:{timer.location}": (commit.lease.run_id, timer)
         for commit in commits
         for timer in commit.timers
     }
+    return _timer_columns(timers) if timers else _NO_TIMERS
+
+
+def _timer_columns(timers: Mapping[str, tuple[str, NewTimer]]) -> Mapping[str, Any]:
     return {
         "timer_ids": Texts(timers),
         "deadlines": Integers([moment(timer.deadline) for _, timer in timers.values()]),
@@ -96,6 +97,9 @@ def _timers(commits: Iterable[TurnCommit]) -> dict[str, Any]:
         "sorts": Texts([timer.sort for _, timer in timers.values()]),
         "locations": Texts([timer.location for _, timer in timers.values()]),
     }
+
+
+_NO_TIMERS: Final = _timer_columns({})
 
 
 def begun_columns(commits: Sequence[TurnCommit]) -> dict[str, Any]:
@@ -121,25 +125,46 @@ def begun_columns(commits: Sequence[TurnCommit]) -> dict[str, Any]:
                 for (commit, _), waiting in zip(pairs, waits, strict=True)
             ]
         ),
-        **_rows(commits),
+        **row_columns(commits),
         **_timers(commits),
     }
 
 
+def goes_on(commit: TurnCommit) -> bool:
+    """Whether a turn only writes rows of a run that goes on, and nobody must be told."""
+    return only_rows(commit) and not answers_update(commit)
+
+
 def ends_plainly(commit: TurnCommit) -> bool:
-    """Whether a turn that touches nothing but its own run writes rows and ends it, and that is all."""
-    return commit.status in CLOSED and not (commit.rows.deletes or commit.stopped_timers or commit.timers)
+    """Whether a turn writes rows and ends its run, touches no other, and that is all."""
+    return (
+        commit.status in CLOSED
+        and is_alone(commit)
+        and not (commit.rows.deletes or commit.stopped_timers or commit.timers)
+    )
 
 
-def end_columns(commits: Sequence[TurnCommit]) -> dict[str, Any]:
-    """Turns that end their runs, for `end_runs`."""
+def fence_columns(commits: Sequence[TurnCommit]) -> dict[str, Any]:
+    """Turns that only write rows, for `commit_rows`; `end_runs` takes more."""
     return {
         "runs": Texts([commit.lease.run_id for commit in commits]),
         "epochs": Integers([commit.lease.epoch for commit in commits]),
-        "statuses": Texts([commit.status for commit in commits]),
+        "alarms": Integers([moment(commit.alarm) for commit in commits]),
         "seen": Integers([commit.seen for commit in commits]),
-        "definitions": Texts([commit.definition for commit in commits]),
-        **_rows(commits),
+        **row_columns(commits),
+    }
+
+
+def end_columns(commits: Sequence[TurnCommit]) -> dict[str, Any]:
+    """Turns that only write rows, or end their runs as well, for `end_runs`."""
+    ended = [commit for commit in commits if commit.status in CLOSED]
+    return {
+        **fence_columns(commits),
+        "ends": Flags([commit.status in CLOSED for commit in commits]),
+        "ended": Texts([commit.lease.run_id for commit in ended]),
+        "statuses": Texts([commit.status for commit in ended]),
+        "ended_seen": Integers([commit.seen for commit in ended]),
+        "definitions": Texts([commit.definition for commit in ended]),
     }
 
 
@@ -168,6 +193,6 @@ def turn_columns(commits: Sequence[TurnCommit]) -> dict[str, Any]:
         "alarm_times": Integers([moment(commit.alarm) for commit in alarms]),
         "ended": Texts(ended),
         "notify": bool(ended) or any(map(answers_update, commits)),
-        **_rows(commits),
+        **row_columns(commits),
         **_timers(commits),
     }

@@ -35,7 +35,17 @@ try:
 except ImportError as missing:
     raise ConfigError("the Postgres store needs psycopg: pip install 'tenuto[postgres]'") from missing
 
-__all__ = ["INSISTED", "STATEMENTS", "Cursor", "Database", "Row", "Transaction", "Values", "check_settings"]
+__all__ = [
+    "INSISTED",
+    "STATEMENTS",
+    "Cursor",
+    "Database",
+    "Row",
+    "Transaction",
+    "Values",
+    "check_settings",
+    "require_text",
+]
 
 T = TypeVar("T")
 Cursor: TypeAlias = "psycopg.AsyncCursor[Row]"
@@ -306,10 +316,21 @@ class Database:
             self._offset, self._learned = offset, here
 
 
+_NO_TEXT: Final = "Postgres cannot store U+0000 in an id or a name"
+
+
+def require_text(text: str) -> str:
+    """The text, if Postgres can be asked about it: what is asked together with others must not fail for them."""
+    if "\0" in text:
+        raise InvalidNameError(_NO_TEXT)
+    text.encode()  # half a character is refused here, as the driver would
+    return text
+
+
 def _refuse_text(error: psycopg.DataError) -> None:
     """Texts of Postgres have one character less than Python's; the driver says so, or the server of a column."""
     if "NUL" in str(error) or "0x00" in str(error):
-        raise InvalidNameError("Postgres cannot store U+0000 in an id or a name") from error
+        raise InvalidNameError(_NO_TEXT) from error
 
 
 async def _close(wire: Wire) -> None:

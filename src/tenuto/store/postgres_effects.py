@@ -12,7 +12,7 @@ from tenuto.codec.rows import EncodedBatch
 from tenuto.kernel.commands import EnqueueTask
 from tenuto.store.endings import SINGLES, outcome_of, refused_child, result
 from tenuto.store.port import CLOSED, NewRun, Outgoing, TurnCommit
-from tenuto.store.postgres_columns import moment, needs_alarm, rows_of
+from tenuto.store.postgres_columns import moment, needs_alarm, row_columns
 from tenuto.store.postgres_connection import Row, Transaction
 from tenuto.store.postgres_mail import deliver
 from tenuto.store.postgres_runs import new_run
@@ -31,16 +31,8 @@ async def write_rows(transaction: Transaction, commits: Sequence[TurnCommit]) ->
         await transaction.run(
             "delete_rows", {"runs": [run_id for run_id, _ in deletes], "keys": [key for _, key in deletes]}
         )
-    puts = rows_of(commits)
-    if puts:  # a new run's first rows are among them
-        await transaction.run(
-            "put_rows",
-            {
-                "runs": [run_id for run_id, _ in puts],
-                "keys": [key for _, key in puts],
-                "values": list(puts.values()),
-            },
-        )
+    if any(commit.rows.puts or commit.new is not None for commit in commits):  # a new run has its first rows
+        await transaction.run("put_rows", row_columns(commits))
 
 
 async def write_effects(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from tenuto.codec.keys import prefix_end
 from tenuto.errors import RunNotFoundError
 from tenuto.store.endings import terminated_child
 from tenuto.store.port import NEVER, Claim, Lease, NewRun, RunFilter, RunRecord
+from tenuto.store.postgres_arrays import Blobs, Texts
 from tenuto.store.postgres_connection import Database, Row, Transaction
 from tenuto.store.postgres_mail import cancel_children, close_runs, lock, tell_end, wake
 from tenuto.store.run_rows import record_of_columns
@@ -21,17 +21,21 @@ __all__ = [
     "claims_of",
     "delete",
     "find",
-    "get",
+    "get_all",
     "leased",
     "new_run",
     "open_hook",
     "pause",
+    "ranges",
     "release",
+    "require",
     "rows",
     "rows_of",
     "terminate",
     "wake_open",
 ]
+
+Range: TypeAlias = tuple[str, bytes, bytes]  # a run's id, and the half-open range of its keys
 
 LATEST: Final = 253_402_300_799_999  # the last millisecond of the year 9999: what lies beyond is held to be then
 
@@ -67,16 +71,13 @@ def record_of(row: Row) -> RunRecord:
     return record_of_columns(row, attributes if attributes is not None else {})
 
 
-async def get(database: Database, run_id: str) -> RunRecord | None:
-    found = await database.read("get_run", {"id": run_id})
-    return record_of(found[0]) if found else None
+async def get_all(database: Database, run_ids: Sequence[str]) -> dict[str, RunRecord | None]:
+    return {row[0]: record_of(row) for row in await database.read("get_runs", {"ids": Texts(run_ids)})}
 
 
-async def require(database: Database, run_id: str) -> RunRecord:
-    record = await get(database, run_id)
-    if record is None:
+async def require(database: Database, run_id: str) -> None:
+    if not await database.read("get_run", {"id": run_id}):
         raise RunNotFoundError(f"there is no run {run_id!r}")
-    return record
 
 
 async def find(database: Database, which: RunFilter | None) -> list[RunRecord]:
@@ -92,11 +93,8 @@ async def find(database: Database, which: RunFilter | None) -> list[RunRecord]:
     return [record_of(row) for row in await database.read("find_runs", values)]
 
 
-async def rows(database: Database, run_id: str, prefix: bytes) -> list[tuple[bytes, bytes]]:
-    if prefix:
-        found = await database.read("range_rows", {"id": run_id, "first": prefix, "last": prefix_end(prefix)})
-    else:
-        found = await database.read("all_rows", {"id": run_id})
+async def rows(database: Database, run_id: str) -> list[tuple[bytes, bytes]]:
+    found = await database.read("all_rows", {"id": run_id})
     if not found:
         await require(database, run_id)
     return [(key, value) for key, value in found]
@@ -104,8 +102,20 @@ async def rows(database: Database, run_id: str, prefix: bytes) -> list[tuple[byt
 
 async def rows_of(database: Database, run_ids: Sequence[str]) -> dict[str, list[tuple[bytes, bytes]]]:
     found: dict[str, list[tuple[bytes, bytes]]] = {run_id: [] for run_id in run_ids}
-    for run_id, key, value in await database.read("rows_of_runs", {"ids": list(run_ids)}):
+    for run_id, key, value in await database.read("rows_of_runs", {"ids": Texts(run_ids)}):
         found[run_id].append((key, value))
+    return found
+
+
+async def ranges(database: Database, asked: Sequence[Range]) -> dict[Range, list[tuple[bytes, bytes]]]:
+    values = {
+        "runs": Texts([run_id for run_id, _, _ in asked]),
+        "firsts": Blobs([first for _, first, _ in asked]),
+        "lasts": Blobs([last for _, _, last in asked]),
+    }
+    found: dict[Range, list[tuple[bytes, bytes]]] = {}
+    for number, key, value in await database.read("ranges_of_runs", values):
+        found.setdefault(asked[int(number) - 1], []).append((key, value))
     return found
 
 
@@ -135,16 +145,12 @@ async def claim_runs(
 ) -> list[Claim]:
     """Wake-ups first, always; then what has not begun yet."""
     claims: list[Claim] = []
+    values = {"worker": worker_id, "known": list(known), "queues": None if queues is None else list(queues)}
     while len(claims) < limit:
-        values = {"worker": worker_id, "known": list(known), "limit": limit - len(claims)}
-        answer = await database.write("claim_resumes", values)
+        answer = await database.write("claim_runs", {**values, "limit": limit - len(claims)})
         claims.extend(claims_of(database, answer))
-        if answer[0][1] < values["limit"]:
-            break  # fewer resumes than asked for: there are no more
-    if len(claims) < limit:
-        served = None if queues is None else list(queues)
-        values = {"worker": worker_id, "known": list(known), "limit": limit - len(claims), "queues": served}
-        claims.extend(claims_of(database, await database.write("claim_starts", values)))
+        if not answer[0][1]:
+            break  # no wake-up without a meaning has taken the place of a run
     return claims
 
 

@@ -20,15 +20,16 @@ from typing import Any, Final
 from tenuto.errors import CommitUnknownError, RunNotFoundError
 from tenuto.kernel.records import MailKind
 from tenuto.store.endings import outcome_of, result
-from tenuto.store.port import CLOSED, Outgoing, TurnCommit, TurnResult, only_rows
+from tenuto.store.port import CLOSED, Outgoing, TurnCommit, TurnResult
 from tenuto.store.postgres_columns import (
     answers_update,
     begun_columns,
     end_columns,
     ends_plainly,
+    fence_columns,
+    goes_on,
     is_alone,
     moment,
-    rows_of,
     turn_columns,
 )
 from tenuto.store.postgres_connection import INSISTED, Cursor, Database, Row, Transaction
@@ -79,31 +80,37 @@ def _failure(*halves: list[TurnResult] | BaseException) -> BaseException:
 
 async def _commit_like(database: Database, commits: Sequence[TurnCommit]) -> list[TurnResult]:
     """The shortest way that is open to all of them."""
-    if len({commit.lease.run_id for commit in commits}) == len(commits) and all(map(is_alone, commits)):
+    if len({commit.lease.run_id for commit in commits}) == len(commits):
         try:
-            if commits[0].new is not None:
-                await database.write("begin_runs", begun_columns(commits))
-                return [TurnResult("committed", _goes_on(commit)) for commit in commits]
-            if all(map(_is_one_statement, commits)):
-                await _commit_rows(database, commits)
-                return [_COMMITTED_KEPT] * len(commits)
-            if all(map(ends_plainly, commits)):
-                ((now, _, _),) = await database.write("end_runs", end_columns(commits))
-                database.learn(now)
-                return [_COMMITTED] * len(commits)
-            ((now, still_running, _, _),) = await database.write("commit_turns", turn_columns(commits))
-            database.learn(now)
-            kept: set[str] = set(still_running or ())
-            return [
-                TurnResult("committed", commit.status == "running" or commit.lease.run_id in kept) for commit in commits
-            ]
+            results = await _commit_shortly(database, commits)
         except (*INSISTED, _RefusedError):
-            pass  # one of them is not as expected; nothing was written
+            results = None  # one of them is not as expected; nothing was written
+        if results is not None:
+            return results
     return await database.transact(lambda transaction: _commit_all(transaction, commits))
 
 
-def _goes_on(commit: TurnCommit) -> bool:
-    return commit.status == "running"
+async def _commit_shortly(database: Database, commits: Sequence[TurnCommit]) -> list[TurnResult] | None:
+    """One statement for all of them, where there is one. None: there is not."""
+    if all(map(goes_on, commits)):
+        await _commit_rows(database, commits)
+        return [_COMMITTED_KEPT] * len(commits)
+    if all(goes_on(commit) or ends_plainly(commit) for commit in commits):
+        ((now, _, _),) = await database.write("end_runs", end_columns(commits))
+        kept: Sequence[str] = ()
+    elif not all(map(is_alone, commits)):
+        return None
+    elif commits[0].new is not None:
+        ((now, _, _),) = await database.write("begin_runs", begun_columns(commits))
+        kept = ()
+    else:
+        ((now, kept, _, _),) = await database.write("commit_turns", turn_columns(commits))
+    database.learn(now)
+    running = {*kept} if kept else ()
+    return [
+        _COMMITTED_KEPT if commit.status == "running" or commit.lease.run_id in running else _COMMITTED
+        for commit in commits
+    ]
 
 
 async def reopen(transaction: Transaction, back: TurnCommit) -> None:
@@ -121,40 +128,24 @@ async def reopen(transaction: Transaction, back: TurnCommit) -> None:
 # --- the short ways
 
 
-def _is_one_statement(commit: TurnCommit) -> bool:
-    return only_rows(commit) and not answers_update(commit)
-
-
 async def _commit_rows(database: Database, commits: Sequence[TurnCommit]) -> None:
-    rows = rows_of(commits)
-    if len(commits) == len(rows) == 1:
+    if len(commits) > 1 or len(commits[0].rows.puts) > 1:
+        ((now, _),) = await database.write("commit_rows", fence_columns(commits))
+    else:
         (commit,) = commits
-        (((_, key), value),) = rows.items()
+        ((key, value),) = commit.rows.puts
         values: dict[str, Any] = {
             "run": commit.lease.run_id,
             "epoch": commit.lease.epoch,
             "alarm": moment(commit.alarm),
             "seen": commit.seen,
-            "key": key,
-            "value": value,
+            "key": bytes(key),
+            "value": bytes(value),
         }
         found = await database.write("commit_row", values)
         if not found:
             raise _RefusedError
-        database.learn(found[0][0])
-        return
-    ((now, _),) = await database.write(
-        "commit_rows",
-        {
-            "runs": [commit.lease.run_id for commit in commits],
-            "epochs": [commit.lease.epoch for commit in commits],
-            "alarms": [moment(commit.alarm) for commit in commits],
-            "seen": [commit.seen for commit in commits],
-            "row_runs": [run_id for run_id, _ in rows],
-            "keys": [key for _, key in rows],
-            "values": list(rows.values()),
-        },
-    )
+        ((now,),) = found
     database.learn(now)
 
 

@@ -26,7 +26,7 @@ from tenuto.errors import CommitUnknownError, ConfigError, InvalidNameError, Sto
 from tenuto.kernel.commands import EnqueueTask
 from tenuto.kernel.records import Mail, MailKind
 from tenuto.store import postgres_connection, postgres_listener, postgres_mail
-from tenuto.store.port import Claim, NewRun, NewTimer, Outgoing, TaskEnd, TurnCommit
+from tenuto.store.port import Claim, NewRun, NewTimer, Outgoing, RunRecord, TaskEnd, TurnCommit
 from tenuto.store.postgres import PostgresStore
 from tenuto.store.postgres_connection import Database, Transaction
 from tenuto.store.urls import store_of
@@ -178,6 +178,63 @@ async def test_a_commit_that_waits_for_a_claim_finds_its_epoch_gone(
         await until(raw, BLOCKED)
     (result,) = await late
     assert (result.verdict, await store.rows("r"), await store.timers("r")) == ("stale", [], [])
+
+
+async def test_turns_that_go_on_and_turns_that_end_are_one_transaction(
+    store: PostgresStore, raw: psycopg.AsyncConnection[Any]
+) -> None:
+    claims = [await running(store, run_id) for run_id in ("on", "end", "fail")]
+    statuses = ("running", "completed", "failed")
+    group = [
+        TurnCommit(claim.lease, status, rows((b"k", status.encode())))
+        for claim, status in zip(claims, statuses, strict=True)
+    ]
+    before = await value(raw, "SELECT pg_current_xact_id()::text::bigint")
+    done = await store.commit_group(group)
+    assert [(one.verdict, one.kept) for one in done] == [
+        ("committed", True),
+        ("committed", False),
+        ("committed", False),
+    ]
+    assert [(await store.rows(run_id, b"k"))[0][1] for run_id in ("on", "end", "fail")] == [
+        b"running",
+        b"completed",
+        b"failed",
+    ]
+    records = [await store.get(run_id) for run_id in ("on", "end", "fail")]
+    assert tuple(record and record.status for record in records) == statuses
+    assert await value(raw, "SELECT pg_current_xact_id()::text::bigint") == before + 2
+
+
+@pytest.mark.parametrize("behind", ["on", "end"])
+async def test_a_turn_that_comes_too_late_takes_none_of_its_group_with_it(store: PostgresStore, behind: str) -> None:
+    """P5: where the short way refuses the group, each is held against its own epoch."""
+    leases = {run_id: (await running(store, run_id)).lease for run_id in ("on", "end", "good", "ended")}
+    await store.claim(behind)  # somebody else has it
+    statuses = {"on": "running", "end": "completed", "good": "running", "ended": "completed"}
+    done = await store.commit_group(
+        [TurnCommit(leases[run_id], status, rows((b"k", b"v"))) for run_id, status in statuses.items()]
+    )
+    verdicts = dict(zip(statuses, (one.verdict for one in done), strict=True))
+    assert verdicts == {run_id: "stale" if run_id == behind else "committed" for run_id in statuses}
+    assert await store.rows(behind) == []
+
+
+async def test_wake_ups_without_a_meaning_take_no_places_from_runs(
+    store: PostgresStore, raw: psycopg.AsyncConnection[Any]
+) -> None:
+    """R006: those of runs that are not suspended are deleted, and the claim goes on to what has not begun."""
+    for number in range(3):
+        await suspended(store, f"paused{number}")
+        await store.wake(f"paused{number}")
+        await store.pause(f"paused{number}")
+    await suspended(store, "woken")
+    await store.wake("woken")
+    for number in range(3):
+        await store.create(NewRun(f"new{number}", "wf", ()))
+    claims = await store.claim_runs("w", ["wf"], 3)
+    assert [claim.record.id for claim in claims] == ["woken", "new0", "new1"]
+    assert await value(raw, "SELECT count(*) FROM executions WHERE target_name = 'builtin.resume_workflow'") == 0
 
 
 async def test_runs_that_signal_each_other_are_committed_without_a_deadlock(
@@ -400,6 +457,19 @@ async def test_a_name_that_postgres_cannot_hold_is_refused_with_its_reason(store
     with pytest.raises(InvalidNameError):
         await store.commit(TurnCommit(claim.lease, "suspended", timers=(NewTimer("a\0b", 1, "delay"),)))
     await store.commit(TurnCommit(claim.lease, "suspended"))
+
+
+async def test_a_question_that_cannot_be_asked_spoils_none_that_is_asked_with_it(store: PostgresStore) -> None:
+    await running(store)
+    asked = [store.get("r"), store.get("a\0b"), store.get("\ud800"), store.get("no")]
+    good, nul, half, unknown = await asyncio.gather(*asked, return_exceptions=True)
+    assert isinstance(good, RunRecord)
+    assert isinstance(nul, InvalidNameError)
+    assert isinstance(half, UnicodeEncodeError)
+    assert unknown is None
+    found = await asyncio.gather(store.rows("r", b"k"), store.rows("r", b"\xff"), return_exceptions=True)
+    assert found[0] == []
+    assert isinstance(found[1], ValueError)
 
 
 async def test_a_server_that_is_not_there_is_said_at_open(tmp_path: Any) -> None:
