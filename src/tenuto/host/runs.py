@@ -90,6 +90,7 @@ class HeldRun:
         self._committing: tuple[Turn, TurnCommit] | None = None  # a usual turn, on its way to the store
         self._new: NewRun | None = None  # to be stored with the first turn
         self._taken: Turn | None = None  # a turn that is not committed yet
+        self._prepared: TurnCommit | None = None  # its commit, where it is made already
         self._answered: tuple[Turn, TurnResult] | Exception | None = None  # of a usual turn, what was not usual
         self.stored: asyncio.Future[bool] | None = None  # whether a new run was: False where its id is another's
         self.run: Run | None = None
@@ -107,7 +108,17 @@ class HeldRun:
         self._new = new
         self.lease = Lease(new.id, 1)
         self.record = RunRecord(
-            new.id, new.target, "running", 1, None, None, new.parent, new.detached, new.definition, new.queue
+            new.id,
+            new.target,
+            "running",
+            1,
+            None,
+            None,
+            new.parent,
+            new.detached,
+            new.definition,
+            new.queue,
+            attributes=new.attributes,
         )
         self.stored = stored
         self._build(Rows(new.id, "pending", first.version, first.input, first.counters), RunEncoder())
@@ -117,8 +128,20 @@ class HeldRun:
     def go_on(self) -> None:
         """Takes the next turn of a run just claimed, where the time is at hand; `advance` commits it."""
         now = self._store.clock()
-        if now is not None:
-            self._taken = self._take_turn(now)
+        if now is None:
+            return
+        turn = self._taken = self._take_turn(now)
+        if turn.outcome is not None and not turn.commands:
+            self._leave(turn)
+
+    def _leave(self, turn: Turn) -> None:
+        """Leaves memory before its last turn is committed: of many that end together none has to be there."""
+        record, lease, run = self._require(), self.lease, self.run
+        assert lease is not None and run is not None  # noqa: PT018, S101  # held
+        if self._is_plain(turn, record, run):
+            self._note_buffered()
+            self._prepared = commit_plain(turn, lease, self._encoder, self._seen, None)
+            self.drop()
 
     def commit_asleep(self, after: int) -> TurnCommit | None:
         """What stores a run just begun with that only waits for a time after this one: memory need not have it."""
@@ -339,8 +362,7 @@ class HeldRun:
             return None
         if turn.outcome is not None:
             self._tell_end(turn)
-            if self.run is not None and self.run.mailbox.buffered:
-                self.notices.append(f"it ended with {self.run.mailbox.buffered} signals nobody took")
+            self._note_buffered()
             self.drop()
             return status_after(turn)
         if result is not None and not result.kept:
@@ -349,6 +371,10 @@ class HeldRun:
         if result is not None and not turn.waiting.in_flight:
             self.mail_arrived()  # mail came while it was being committed: the lease was kept for it
         return None
+
+    def _note_buffered(self) -> None:
+        if self.run is not None and self.run.mailbox.buffered:
+            self.notices.append(f"it ended with {self.run.mailbox.buffered} signals nobody took")
 
     def _tell_end(self, turn: Turn) -> None:
         match turn.outcome:
@@ -374,6 +400,9 @@ class HeldRun:
 
     async def _commit(self, turn: Turn) -> TurnResult | None:
         """Commits a turn and feeds what its run learns from that; None when there was nothing to commit."""
+        prepared, self._prepared = self._prepared, None
+        if prepared is not None:
+            return await self._hand_in(prepared)
         usual = self._usual_commit(turn)
         if usual is not None:
             return await self._hand_in(usual)
@@ -420,7 +449,7 @@ class HeldRun:
     def _is_plain(self, turn: Turn, record: RunRecord, run: Run) -> bool:
         """Whether a turn without durable commands has no effects but its rows: most first and last turns."""
         if turn.outcome is not None:  # another run may wait for it
-            return not isinstance(turn.outcome, Continued) and (record.parent is None or record.detached)
+            return not isinstance(turn.outcome, Continued | Parked) and (record.parent is None or record.detached)
         # A run that goes to sleep looks whether its older timers are still there.
         return bool(turn.waiting.in_flight) or self._new is not None or not run.timers
 

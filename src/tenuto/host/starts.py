@@ -60,17 +60,23 @@ class Starts:
         start = Start(new, first, asyncio.get_running_loop().create_future())
         self._line.append(start)
         if len(self._line) == 1:
-            self._runners.start(Call(self._begin_some))
+            self._runners.start(Call(self._begin_all))
         return start
 
-    async def _begin_some(self) -> None:
-        try:
-            limited = await self._store.limited()
-        except Exception as error:  # noqa: BLE001  # edge 2 of 3: it is raised where the start was asked for
-            line, self._line = self._line, deque()
-            for start in line:
-                start.answered(error)
-            return
+    async def _begin_all(self) -> None:
+        while self._line:
+            try:
+                limited = await self._store.limited()
+            except Exception as error:  # noqa: BLE001  # edge 2 of 3: it is raised where the start was asked for
+                line, self._line = self._line, deque()
+                for start in line:
+                    start.answered(error)
+                return
+            self._begin_some(limited)
+            if self._line:
+                await asyncio.sleep(0)  # thousands of them do not hold up what else there is to do
+
+    def _begin_some(self, limited: frozenset[str]) -> None:
         with CollectorPaused():
             for _ in range(min(TOGETHER, len(self._line))):
                 start = self._line.popleft()
@@ -78,5 +84,3 @@ class Starts:
                     self._begin(start, limited)
                 except Exception as error:  # noqa: BLE001  # edge 2 of 3: the same
                     start.answered(error)
-        if self._line:
-            self._runners.start(Call(self._begin_some))
