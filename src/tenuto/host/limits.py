@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import Any, Final, TypeVar, cast
 
 from tenuto.codec.keys import pack
@@ -49,12 +49,17 @@ class Limits:
 
     def apply(self) -> None:
         """Puts what is asked at calls into the context that is current, for as long as that lasts."""
-        IN_FORCE.set(ValueLimits(self.value_bytes, DEFAULT_LIMITS.depth))
+        IN_FORCE.set(_values_of(self.value_bytes))
         fan_out.set(self.fan_out)
 
     def in_force(self) -> AbstractContextManager[None]:
         """The same for a block."""
         return _InForce(self)
+
+
+@lru_cache(maxsize=16)  # an app has one, and every run asks for it
+def _values_of(size: int) -> ValueLimits:
+    return ValueLimits(size, DEFAULT_LIMITS.depth)
 
 
 class _InForce:
@@ -66,7 +71,7 @@ class _InForce:
         self._limits = limits
 
     def __enter__(self) -> None:
-        values = ValueLimits(self._limits.value_bytes, DEFAULT_LIMITS.depth)
+        values = _values_of(self._limits.value_bytes)
         self._tokens = IN_FORCE.set(values), fan_out.set(self._limits.fan_out)
 
     def __exit__(self, *_: object) -> None:

@@ -321,11 +321,16 @@ class HeldRun:
         self._wake()
 
     def _usual_commit(self, turn: Turn) -> TurnCommit | None:
-        """The commit of a turn that is as nearly all are; None if it is not."""
-        assert self.lease is not None  # noqa: S101  # held
+        """The commit of a turn that is as nearly all are: a step's row, or a plain end; None if it is not."""
+        lease = self.lease
+        assert lease is not None and self.run is not None  # noqa: PT018, S101  # held
         if self._new is not None or len(turn.commands) > self._limits.commands_per_turn:
             return None
-        return commit_usual(turn, self.lease, self._encoder, self._seen)
+        if turn.outcome is None:
+            return commit_usual(turn, lease, self._encoder, self._seen)
+        if turn.commands or not self._is_plain(turn, self._require(), self.run):
+            return None
+        return commit_plain(turn, lease, self._encoder, self._seen, None)
 
     def _usual_committed(self, answer: TurnResult | Exception) -> None:
         committing, self._committing = self._committing, None
@@ -336,7 +341,7 @@ class HeldRun:
             self._answered = answer
             self._wake()
             return
-        if answer.verdict != "committed" or self._size.is_large:
+        if answer.verdict != "committed" or turn.outcome is not None or self._size.is_large:
             self._answered = turn, answer
             self._wake()
             return

@@ -24,7 +24,9 @@ SHORTEST_REST: Final = 0.002  # seconds
 REST_FOUND: Final = 0.1  # seconds of rest for each second of looking, after which there was something to tell
 REST_BUSY: Final = 20.0  # the same when there was nothing, and a worker here has work
 ALL_EVERY: Final = 0.5  # seconds: a run that a worker here has may be ended by somebody else all the same
+LONGEST_REST: Final = 0.05  # seconds
 LOOKS: Final = 20  # between two rests
+LOOKS_IDLE: Final = 500  # the same where no worker here has work: nobody is held up by them
 REST_TOLD: Final = 0.005  # seconds, where all who wait will be told: they may be let go of any time
 
 
@@ -138,8 +140,11 @@ class Waiters:
             for waiter in waiters
             if all_of_them or not (waiter.or_ended and self._told(run_id))
         ]
-        for first in range(0, len(waiting), LOOKS):
-            await self._look(waiting[first : first + LOOKS])
+        first = 0
+        while first < len(waiting):
+            last = first + (LOOKS if self._busy() else LOOKS_IDLE)
+            await self._look(waiting[first:last])
+            first = last
         return bool(waiting)
 
     async def _look(self, waiters: list[_Waiter]) -> None:
@@ -148,7 +153,7 @@ class Waiters:
         began = loop.time()
         found = await asyncio.gather(*map(_is_reached, waiters))
         rest = REST_FOUND if any(found) or not self._busy() else REST_BUSY
-        await asyncio.sleep(max(SHORTEST_REST, (loop.time() - began) * rest))
+        await asyncio.sleep(min(LONGEST_REST, max(SHORTEST_REST, (loop.time() - began) * rest)))
 
 
 async def _is_reached(waiter: _Waiter) -> bool:

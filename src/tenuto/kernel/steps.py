@@ -102,6 +102,7 @@ class Steps:
             pending.give(kind.output)
         else:
             pending.fail(self._core.decode(kind.error or b""))
+        pending.future.pending = None  # nobody withdraws it any more: no circle for the collector
 
     # --- attempts
 
@@ -170,7 +171,7 @@ class Steps:
             journal.describe(pending.node, Metadata(pending.attempt, journal.now, None, pending.error))
         core.close_pending(pending)
         pending.give(value)
-        pending.future.pending = None  # nobody withdraws it any more: no circle for the collector
+        pending.future.pending = None  # as above
 
     def _failed(self, pending: Pending, outcome: Err | TimedOut) -> None:
         core = self._core

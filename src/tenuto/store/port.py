@@ -74,9 +74,8 @@ class NewRun(NamedTuple):
     worker: str | None = None  # whose it is from the start: it is born running, under epoch 1
 
 
-@dataclass(frozen=True, slots=True)
-class RunRecord:
-    """A run as the store sees it."""
+class RunRecord(NamedTuple):
+    """A run as the store sees it. A named tuple, because every claim makes one."""
 
     id: str
     target: str
@@ -92,7 +91,7 @@ class RunRecord:
     created_at: int = 0
     started_at: int | None = None
     completed_at: int | None = None
-    attributes: Mapping[str, str | int | float | bool] = field(default_factory=dict[str, "str | int | float | bool"])
+    attributes: Mapping[str, str | int | float | bool] = {}  # never mutated
 
     @property
     def parent_id(self) -> str | None:
@@ -120,8 +119,7 @@ class Lease(NamedTuple):
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """A run to be advanced by the worker that claimed it."""
 
     lease: Lease

@@ -224,10 +224,10 @@ class SealedStore:
             reason = self._open(hidden, "reason", record.id).decode()
         except (DecodingError, binascii.Error, UnicodeDecodeError):
             reason = "(the reason cannot be read without its key)"
-        return replace(record, reason=reason)
+        return record._replace(reason=reason)
 
     def _opened_claim(self, claim: Claim) -> Claim:
-        return replace(claim, record=self._opened_record(claim.record))
+        return claim._replace(record=self._opened_record(claim.record))
 
     async def create(self, run: NewRun) -> bool:
         return await self._store.create(self._sealed_run(run))
