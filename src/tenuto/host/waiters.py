@@ -26,7 +26,8 @@ REST_BUSY: Final = 20.0  # the same when there was nothing, and a worker here ha
 ALL_EVERY: Final = 0.5  # seconds: a run that a worker here has may be ended by somebody else all the same
 LONGEST_REST: Final = 0.05  # seconds
 LOOKS: Final = 20  # between two rests
-LOOKS_IDLE: Final = 500  # the same where no worker here has work: nobody is held up by them
+LOOKS_IDLE: Final = 500  # the same where no worker here has had work for a while: nobody is held up by them
+IDLE_AFTER: Final = 0.2  # seconds
 REST_TOLD: Final = 0.005  # seconds, where all who wait will be told: they may be let go of any time
 
 
@@ -68,6 +69,7 @@ class Waiters:
         self._waiting: dict[str, list[_Waiter]] = {}
         self._listening: asyncio.Task[None] | None = None
         self._come = asyncio.Event()  # somebody waits
+        self._worked_at = 0.0  # when a worker here was last seen to have work
 
     def tell(self, run_id: str, ending: Ending | None = None) -> None:
         """Something about this run has been committed here: its end, or what those who wait for it look at now."""
@@ -142,10 +144,17 @@ class Waiters:
         ]
         first = 0
         while first < len(waiting):
-            last = first + (LOOKS if self._busy() else LOOKS_IDLE)
+            last = first + self._looks()
             await self._look(waiting[first:last])
             first = last
         return bool(waiting)
+
+    def _looks(self) -> int:
+        """How many may look at once: more of them, when no worker here has had work for a while."""
+        now = asyncio.get_running_loop().time()
+        if self._busy():
+            self._worked_at = now
+        return LOOKS if now - self._worked_at < IDLE_AFTER else LOOKS_IDLE
 
     async def _look(self, waiters: list[_Waiter]) -> None:
         """Wakes those whose wish has come true, then rests."""
