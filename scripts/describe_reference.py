@@ -112,7 +112,7 @@ MADE_FOR_YOU = {
 }
 # Members that the parts of Tenuto need of each other.
 INTERNAL = {
-    "Step": {"call", "record", "implementation"},
+    "Step": {"call", "record", "record_plain", "implementation"},
     "Limits": {"apply", "in_force"},
     "Compression": {"seal", "open", "origin"},
     "Encryption": {"seal", "open", "origin"},

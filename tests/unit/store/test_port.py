@@ -14,7 +14,7 @@ USUAL = TurnCommit.of_rows(Lease("r", 1), ROWS, 7, 3)
 
 
 def test_the_usual_commit_is_the_one_that_names_its_fields() -> None:
-    assert USUAL == TurnCommit(Lease("r", 1), "running", ROWS, alarm=7, seen=3)
+    assert TurnCommit(Lease("r", 1), "running", ROWS, alarm=7, seen=3) == USUAL
     assert TurnCommit.of_rows(Lease("r", 1), ROWS, None, 3, (1, 2), "hash") == TurnCommit(
         Lease("r", 1), "running", ROWS, seen=3, mail_done=(1, 2), definition="hash"
     )
