@@ -233,6 +233,7 @@ class Step(Generic[P, R_co]):
             self.spec = spec_of(name, self.given)  # at once: what is wrong with options is said where they stand
         self._remote = remote or closure is not None
         self._seen: Parameters | None = None  # made by the first call: importing a module makes many steps, calls few
+        self._known: Implementation | None = None
         # Calls with this many positional arguments and nothing else need no look at the signature.
         self._least, self._most = 0, -1
 
@@ -288,11 +289,10 @@ class Step(Generic[P, R_co]):
             registered = registry.get(self.id)
             if registered is not None:
                 return registered.fn, is_async(registered.fn)
-        return self._implementation
-
-    @cached_property
-    def _implementation(self) -> Implementation:
-        return self.fn, is_async(self.fn)
+        known = self._known
+        if known is None or known[0] is not self.fn:  # a test may have put another in its place
+            known = self._known = self.fn, is_async(self.fn)
+        return known
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Bound[R_co]:
         """The step with its arguments; the way to pass keyword arguments to `Task.run`."""

@@ -555,13 +555,14 @@ new AS MATERIALIZED (
             ORDER BY e.priority DESC, e.ready_at, e.id LIMIT (SELECT %(limit)s - count(*) FROM woken)
               FOR UPDATE OF e SKIP LOCKED) ready
      ORDER BY ready.priority DESC, ready.ready_at, ready.id LIMIT (SELECT %(limit)s - count(*) FROM woken)),
+claimed AS MATERIALIZED (  -- and not in the UPDATE itself: for a row that has changed since the statement began, Postgres
+    SELECT id, priority, ready_at, 1 AS place FROM woken WHERE status = 'suspended'  -- would ask both parts again, find
+    UNION ALL SELECT id, priority, ready_at, 2 FROM new),  -- the wake-up gone, and leave the run without it
 leased AS (
     UPDATE executions w
        SET status = 'running', lease_owner = %(worker)s, epoch = w.epoch + 1,
            started_at = coalesce(w.started_at, tenuto_now())
-      FROM (SELECT id, priority, ready_at, 1 AS place FROM woken WHERE status = 'suspended'
-            UNION ALL SELECT id, priority, ready_at, 2 FROM new) p
-     WHERE w.id = ANY (ARRAY[p.id])
+      FROM claimed p WHERE w.id = ANY (ARRAY[p.id])
     RETURNING w.id, w.target_name, w.status, w.epoch, tenuto_ms(w.alarm), w.reason, w.started_by, w.started_op,
               w.parent_workflow_id, w.definition, w.queue, w.run_no, tenuto_ms(w.created_at), tenuto_ms(w.started_at),
               tenuto_ms(w.completed_at), w.attributes, p.place, p.priority, p.ready_at)

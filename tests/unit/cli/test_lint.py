@@ -56,7 +56,7 @@ def test_nothing_found_is_exit_code_zero(project: Path) -> None:
     (project / "shop.py").write_text("from tenuto import step\n@step\nasync def charge(card): ...\n")
     done = CliRunner().invoke(main, ["lint"])
     assert (done.exit_code, done.stdout) == (0, "")
-    assert done.stderr == "1 files with marks, nothing found\n"
+    assert done.stderr == "1 file with marks, nothing found\n"
 
 
 def test_paths_are_those_of_the_user_not_those_of_ids(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
