@@ -462,8 +462,9 @@ class Run(EngineSide):
     def close(self) -> tuple[str, ...]:
         """Drops the run from memory: closes its coroutines in inert mode. What refused to close, by task name."""
         self.inert = True
-        if self._root is None or (self._root.done() and len(self.loop.alive) == 1):
-            self.loop.alive.clear()
+        root, alive = self._root, self.loop.alive
+        if root is None or (root.done() and (not alive or (len(alive) == 1 and root in alive.values()))):
+            alive.clear()
             return ()  # its code has ended, and left no tasks behind
         return tuple(self.loop.close_tasks())
 

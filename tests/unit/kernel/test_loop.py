@@ -15,7 +15,9 @@ import pytest
 from tenuto import now, sleep, step
 from tenuto.errors import ForeignCallError, RunawayTurnError
 from tenuto.kernel.commands import CancelTimer
+from tenuto.kernel.facts import CancelAsked
 from tenuto.kernel.location import text
+from tenuto.kernel.operations import Cancelled
 from tenuto.kernel.records import Sleep
 
 START = 1_700_000_000_000
@@ -455,3 +457,25 @@ def test_as_completed_refuses_bare_coroutines(drive):
     run.turn()
     assert "as_completed" in run.result
     assert run.history == {}
+
+
+def test_what_a_cancelled_root_left_behind_is_closed_with_the_run(drive):
+    """The root is known as ended by then; the one task that is left is not it."""
+    closed: list[str] = []
+
+    async def left() -> None:
+        try:
+            await step("never", work)
+        finally:
+            closed.append("left")
+
+    async def body() -> None:
+        task = asyncio.create_task(left())
+        await sleep("1h")
+        await task
+
+    run = drive(body)
+    run.turn()
+    assert isinstance(run.turn(CancelAsked(1)).outcome, Cancelled)
+    run.close()
+    assert closed == ["left"]
