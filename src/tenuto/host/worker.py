@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
@@ -311,8 +311,10 @@ class Worker:
                     await self._programs.fetch(version_of(stored), claim.record.target)
         except BaseException:
             self._orphaned.set()  # leased and not held: they are looked for
+            _drop(cached.values())
             raise
         if self._id != worker_id:
+            _drop(cached.values())
             return  # lost meanwhile, with everything it had
         taken: list[tuple[Claim, HeldRun, Contents]] = []
         for claim in claims:
@@ -540,6 +542,12 @@ class Worker:
                 log.warning("lost workers could not be looked for: %s", error)
             first = False
             await asyncio.sleep(self._lease_ms / 3000)
+
+
+def _drop(runs: Iterable[HeldRun]) -> None:
+    """Closes runs that are neither held nor in the cache: nobody else would, before the garbage collector does."""
+    for held in runs:
+        held.drop()
 
 
 async def _first(*waits: Coroutine[Any, Any, object]) -> None:
