@@ -615,8 +615,8 @@ class UpdateRejectedError(CallerFault):
 
     code = "TN210"
 
-    def __init__(self, why: str, reason: str | None = None) -> None:
-        super().__init__(f"update rejected ({why})" + (f": {reason}" if reason else ""))
+    def __init__(self, why: str, reason: str | None = None, name: str | None = None) -> None:
+        super().__init__(f"{_update(name)} rejected ({why}): {reason or _REJECTED.get(why, 'the run refused it')}")
         self.why = why
         self.reason = reason
 
@@ -630,9 +630,28 @@ class UpdateFailedError(CallerFault):
 
     code = "TN211"
 
-    def __init__(self, why: str) -> None:
-        super().__init__(f"update failed ({why})")
+    def __init__(self, why: str, reason: str | None = None, name: str | None = None) -> None:
+        super().__init__(f"{_update(name)} failed ({why}): {reason or _FAILED.get(why, 'look at the cause')}")
         self.why = why
+
+
+def _update(name: str | None) -> str:
+    return "update" if name is None else f"update {name!r}"
+
+
+_REJECTED = {
+    "not_accepting": "no receive() of the run takes it now; retry_for= sends it again until one does",
+    "validator": "its validator refused the arguments",
+    "cancelled": "the run is being cancelled",
+    "closed": "the run has ended",
+}
+_FAILED = {
+    "handler": "its handler raised; the error is the cause",
+    "cancelled": "it was accepted, then the run was cancelled",
+    "closed": "it was accepted, then the run ended before it was answered",
+    "rewound": "the run was taken back to before it was accepted; send it under another id",
+    "stale": "its validator refuses it by now",
+}
 
 
 class QueryNotFoundError(CallerFault):

@@ -227,7 +227,6 @@ class Caller:
                 lambda store: store.deregister(worker),
                 lambda store: store.delete([run]),
                 lambda store: store.open_hook(run, run, "token"),
-                lambda store: store.forget_answer(run, "u2"),
                 lambda store: store.reopen(back),
             )
         )

@@ -93,13 +93,30 @@ async def test_an_update_sent_again_attaches_while_undecided_and_is_new_once_rej
     assert await store.mail("r", 0) == []
 
 
-async def test_a_forgotten_answer_is_gone(world: Any, store: Any) -> None:
+async def test_only_the_next_message_of_a_rejected_update_takes_its_answer_away(world: Any, store: Any) -> None:
+    """R079."""
     await world.start()
     lease = await store.claim("r")
     await store.commit(TurnCommit(lease, "running", answers=(("u1", b"no"),)))
+    store.limit_messages(0)
+    with pytest.raises(LimitError):
+        await store.send("r", world.update("u1"))
     assert await store.answer("r", "u1") == b"no"
-    await store.forget_answer("r", "u1")
+    store.limit_messages(10)
+    assert await store.send("r", world.update("u1")) is not None
     assert await store.answer("r", "u1") is None
+
+
+async def test_an_update_sent_again_to_a_closed_run_leaves_the_answer_of_the_first(world: Any, store: Any) -> None:
+    """R079: both senders are told that the run has ended."""
+    await world.start()
+    await store.send("r", world.update("u1"))
+    await store.send("r", world.cancel())
+    answer = await store.answer("r", "u1")
+    assert answer is not None
+    with pytest.raises(RunClosedError):
+        await store.send("r", world.update("u1"))
+    assert await store.answer("r", "u1") == answer
 
 
 async def test_a_childs_end_its_parents_message_and_wake_up_come_together(world: Any, store: Any) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, cast
 
-from tenuto.codec.rows import ERROR_KEY, OUTPUT_KEY, VERSION_KEY, RunEncoder, decode_rows, update_key
+from tenuto.codec.rows import ERROR_KEY, OUTPUT_KEY, VERSION_KEY, RunEncoder, decode_rows
 from tenuto.codec.values import dump, load
 from tenuto.errors import (
     CommitUnknownError,
@@ -20,7 +20,6 @@ from tenuto.errors import (
     RunIdConflictError,
     RunNotFoundError,
     RunStateError,
-    UpdateFailedError,
     UpdateRejectedError,
 )
 from tenuto.host.certainty import again, made_certain
@@ -35,12 +34,13 @@ from tenuto.host.queueing import Queueing
 from tenuto.host.scheduling import Scheduling
 from tenuto.host.summaries import RunSummary, summary_of
 from tenuto.host.timers import open_timers
+from tenuto.host.updates import Asked
 from tenuto.host.waiters import Ending, Waiters
 from tenuto.host.watching import RunEvent, watch
 from tenuto.host.worker import Worker
 from tenuto.kernel.batch import Batch
 from tenuto.kernel.location import check_name, parse
-from tenuto.kernel.records import Mail, MailKind, Rows, UpdateStatus
+from tenuto.kernel.records import Mail, MailKind, Rows
 from tenuto.kernel.rewind import Undone, recover, rewind
 from tenuto.kernel.turn import create
 from tenuto.model.definitions import Workflow, encode_call
@@ -315,30 +315,11 @@ class NativeEngine(Scheduling, Queueing):
             await asyncio.sleep(0.05)
 
     async def _ask(self, run_id: str, name: str, key: str, args: bytes, timeout: Duration | None) -> Any:
-        if not await self.store.rows(run_id, update_key(key)):
-            await self.store.forget_answer(run_id, key)
-            try:
-                mail = Mail(MailKind.UPDATE, name, key, args, None, 0, await self.store.now())
-                await made_certain(lambda: self.store.send(run_id, mail))
-            except RunClosedError:
-                raise UpdateRejectedError("closed") from None
-            self.poke()
-        await self.wait_until(lambda: self._answered(run_id, key), timeout, run_id)
-        rejection = await self.store.answer(run_id, key)
-        if rejection is not None:
-            raise load(rejection)
-        update = (await self._rows(run_id)).updates[key]
-        if update.status is UpdateStatus.COMPLETED:
-            return load(update.result or b"")
-        raise load(update.error) if update.error is not None else UpdateFailedError("closed")
-
-    async def _answered(self, run_id: str, key: str) -> bool:
-        if await self.store.answer(run_id, key) is not None:
-            return True
-        update = (await self._rows(run_id)).updates.get(key)
-        if update is not None and update.status is UpdateStatus.ACCEPTED:
-            return await self.status(run_id) in CLOSED  # terminated: none of its code was left to answer
-        return update is not None
+        asked = Asked(self.store, run_id, name, key, args)
+        await asked.send()
+        self.poke()
+        await self.wait_until(asked.is_answered, timeout, run_id)
+        return asked.answer()
 
     # --- control
 

@@ -112,11 +112,6 @@ class MemoryStore(MemoryHousekeeping, MemoryPrograms, MemoryQueueing):
         run = self._shelf.runs.get(run_id)
         return None if run is None else run.answer(update_id, self._shelf.clock())
 
-    async def forget_answer(self, run_id: str, update_id: str) -> None:
-        run = self._shelf.runs.get(run_id)
-        if run is not None:
-            run.answers.pop(update_id, None)
-
     async def delete(self, run_ids: Sequence[str]) -> None:
         shelf = self._shelf
         for run_id in run_ids:

@@ -344,11 +344,7 @@ class Store(Housekeeping, Programs, Queueing, Protocol):
         ...
 
     async def answer(self, run_id: str, update_id: str) -> bytes | None:
-        """The rejection of an update, dumped."""
-        ...
-
-    async def forget_answer(self, run_id: str, update_id: str) -> None:
-        """A rejected update may be sent again."""
+        """The rejection of an update, dumped, while it is kept: until the same update is sent again (P8)."""
         ...
 
     async def delete(self, run_ids: Sequence[str]) -> None:

@@ -181,9 +181,6 @@ class PostgresStore(PostgresHousekeeping, PostgresPrograms, PostgresQueueing):
         found = await self._here(lambda: self._database.read("get_answer", values))
         return found[0][0] if found else None
 
-    async def forget_answer(self, run_id: str, update_id: str) -> None:
-        await self._write(lambda: self._database.write("delete_answer", {"run": run_id, "message": update_id}))
-
     async def delete(self, run_ids: Sequence[str]) -> None:
         await self._transact(lambda transaction: postgres_runs.delete(transaction, run_ids))
 

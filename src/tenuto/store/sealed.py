@@ -93,7 +93,6 @@ PASSED: Final = frozenset(
         "give_back_tasks",
         "fire_timers",
         "flagged_tasks",
-        "forget_answer",
         "heartbeat",
         "hook_owner",
         "identity",

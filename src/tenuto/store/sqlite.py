@@ -187,9 +187,6 @@ class SqliteStore(SqliteHousekeeping, SqlitePrograms, SqliteQueueing):
         found = await self._ask("get_answer", values)
         return found[0][0] if found else None
 
-    async def forget_answer(self, run_id: str, update_id: str) -> None:
-        await self._write(lambda connection: connection.run("delete_answer", {"run": run_id, "message": update_id}))
-
     async def delete(self, run_ids: Sequence[str]) -> None:
         await self._write(lambda connection: sqlite_runs.delete(connection, run_ids))
 

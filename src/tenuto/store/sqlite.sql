@@ -245,7 +245,7 @@ SELECT answer FROM workflow_inbox
  WHERE workflow_id = :run AND kind = 'update' AND message_id = :message AND answer IS NOT NULL
    AND at > tenuto_now() - :kept
 
--- delete_answer: read, or to be replaced by a new send.
+-- delete_answer: the same update was sent again. Only its new message takes the answer away (P8).
 DELETE FROM workflow_inbox
  WHERE workflow_id = :run AND kind = 'update' AND message_id = :message AND answer IS NOT NULL
 

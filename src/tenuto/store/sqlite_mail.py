@@ -67,6 +67,8 @@ def send(
     if mail.kind is MailKind.CANCEL and status in ("pending", "scheduled"):
         cancel_unstarted(connection, run_id)
         return int(number)
+    if mail.kind is MailKind.UPDATE:
+        connection.run("delete_answer", {"run": run_id, "message": message_id})  # a rejection makes way for the new try
     _insert(connection, run_id, number, mail, message_id)
     if status == "paused" and mail.kind is MailKind.CANCEL:
         connection.run("unpause_for_cancel", {"run": run_id})
@@ -95,13 +97,12 @@ def _insert(connection: Connection, run_id: str, number: int, mail: Mail, messag
 
 
 def _stored(connection: Connection, run_id: str, kind: MailKind, message_id: str) -> bool:
-    """Whether that message is there; a rejected update's answer makes way for the new one."""
+    """Whether that message is there undecided, or its update was decided. A rejection does not count."""
     values = {"run": run_id, "message": message_id}
     if kind is MailKind.UPDATE:
         key = update_key(message_id)
         if connection.one("range_rows", {"id": run_id, "first": key, "last": prefix_end(key)}) is not None:
             return True
-        connection.run("delete_answer", values)
     return connection.one("has_mail", {**values, "kind": _KINDS[kind]}) is not None
 
 

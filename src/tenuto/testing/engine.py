@@ -202,9 +202,6 @@ class Engine:
     async def rows(self, run_id: str) -> Rows:
         return decode_rows(run_id, await self.store.rows(run_id))[0]
 
-    async def forget_answer(self, run_id: str, update_id: str) -> None:
-        await self.store.forget_answer(run_id, update_id)
-
     async def drive(self, run_id: str, until: Callable[[], Awaitable[bool]] | None = None) -> None:
         """Runs everything until a run has ended or is parked, or something else is true."""
 

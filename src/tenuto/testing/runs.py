@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from tenuto.codec.values import dump, load
@@ -15,6 +16,7 @@ from tenuto.errors import (
     UpdateRejectedError,
 )
 from tenuto.host.history import HistoryEntry, history_of
+from tenuto.host.updates import named
 from tenuto.kernel.location import check_name
 from tenuto.kernel.records import Mail, MailKind, UpdateStatus
 from tenuto.model.durations import Duration, milliseconds
@@ -80,15 +82,14 @@ class Run(Generic[T_co]):
         """Sends an update and waits for its answer."""
         await self._engine.settle()  # an update is judged by where the run is, not by where it was left
         key = id if id is not None else self._engine.mint("update")
-        known = (await self._engine.rows(self.id)).updates
-        if key not in known:
-            try:
-                mail = Mail(MailKind.UPDATE, check_name(name), key, dump(list(args)), None, 0, self._engine.now_ms)
-                await self._engine.forget_answer(self.id, key)
+        if key not in (await self._engine.rows(self.id)).updates:
+            mail = Mail(MailKind.UPDATE, check_name(name), key, dump(list(args)), None, 0, self._engine.now_ms)
+            with suppress(RunClosedError):  # it takes none, but may have the answer
                 await self._send(mail, None)
-            except RunClosedError:
-                raise UpdateRejectedError("closed") from None
-        return await self._answer(key)
+        try:
+            return await self._answer(key)
+        except (UpdateRejectedError, UpdateFailedError) as error:
+            raise named(error, name) from error.__cause__
 
     async def _answer(self, key: str) -> Any:
         await self._engine.drive(self.id, until=lambda: self._answered(key))

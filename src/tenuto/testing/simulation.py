@@ -225,7 +225,6 @@ class _Simulation:
             mail = Mail(
                 MailKind.UPDATE, step["update"], key, dump(list(step.get("args", []))), None, 0, self._engine.now_ms
             )
-            await self._engine.forget_answer(run.id, key)
             await self._engine.store.send(run.id, mail)
             self._engine.wake(run.id)
 
