@@ -195,6 +195,27 @@ async def test_what_is_no_step_is_refused(app: Tenuto) -> None:
         await app.enqueue(twice_over, 1, colour="red")  # type: ignore[call-overload]
 
 
+async def test_numbers_that_no_store_can_hold_and_values_of_other_types_are_refused(app: Tenuto) -> None:
+    """At the call, on every store alike; nothing is stored."""
+    for wrong in (2**31, -(2**31), 2**63):
+        with pytest.raises(ValueError, match="priority= is at"):
+            await app.start(waits, "w", id="too-large", priority=wrong)
+        with pytest.raises(ValueError, match="priority= is at"):
+            await app.enqueue(twice_over, 1, priority=wrong)
+    with pytest.raises(ValueError, match="concurrency= is at most"):
+        await app.queue("q", concurrency=2**63)
+    with pytest.raises(ValueError, match="rate= is at most"):
+        await app.queue("q", rate=(2**63, "1s"))
+    for rate in (10, (10,), (10, "1s", 3)):
+        with pytest.raises(TypeError, match=r"rate= is how many starts in what time"):
+            await app.queue("q", rate=rate)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="paused= is True or False"):
+        await app.queue("q", paused="no")  # type: ignore[arg-type]
+    assert [run async for run in app.runs()] == []
+    assert [queue async for queue in app.queues()] == []
+    await (await app.start(waits, "w", priority=2**31 - 1)).terminate()
+
+
 def test_the_same_without_await(tmp_path: Path) -> None:
     with Tenuto.sync(f"sqlite:///{tmp_path / 'x.db'}") as app:
         app.queue("slow", concurrency=1)

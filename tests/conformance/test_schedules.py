@@ -11,14 +11,14 @@ import pytest
 from tenuto.codec.values import dump
 from tenuto.host.schedules import ScheduleOptions, check_schedule, firing_of
 from tenuto.kernel.records import Mail, MailKind
-from tenuto.store.housekeeping import DueSchedule, Firing, ScheduleRecord
-from tenuto.store.port import NewRun, NewTimer, Outgoing, TurnCommit
+from tenuto.store.housekeeping import DueSchedule, Fired, Firing, ScheduleRecord
+from tenuto.store.port import SCHEDULE, NewRun, NewTimer, Outgoing, TurnCommit
 
 HOUR = 3_600_000
 NOON = int(datetime(2026, 6, 1, 12, tzinfo=UTC).timestamp() * 1000)
 
 
-def record(now: int, **options: Any) -> ScheduleRecord:
+def record(now: int, name: str = "tick", **options: Any) -> ScheduleRecord:
     """A schedule of workflow `wf`, hourly unless told otherwise."""
     wanted: ScheduleOptions = {
         "cron": None if "every" in options else "0 * * * *",
@@ -30,20 +30,25 @@ def record(now: int, **options: Any) -> ScheduleRecord:
         "end_at": None,
     }
     wanted.update(options)  # type: ignore[typeddict-item]
-    return check_schedule("tick", "wf", b"input", "default", wanted, now)
+    return check_schedule(name, "wf", b"input", "default", wanted, now)
 
 
 def firing(due: DueSchedule, now: int) -> Firing:
     def cancel(run_id: str) -> Outgoing:
         return Outgoing(run_id, Mail(MailKind.CANCEL, "", None, dump(["next", None]), None, 0, now), f"cancel:{run_id}")
 
-    return firing_of(due, now, lambda run_id: NewRun(run_id, "wf", ((b"\x15\x01", b"first"),)), cancel)
+    return firing_of(due, now, now, lambda run_id: start(due.record.name, run_id), cancel)
+
+
+def start(name: str, run_id: str) -> NewRun:
+    return NewRun(run_id, "wf", ((b"\x15\x01", b"first"),), (f"{SCHEDULE}{name}", run_id), detached=True)
 
 
 async def fire(world: Any) -> bool:
     """One look of a schedule loop; whether it fired the one there is."""
     due, _ = await world.store.due_schedules(10)
-    return all([await world.store.fire_schedule(firing(item, world.clock.ms)) for item in due]) if due else False
+    fired = await world.store.fire_schedules([firing(item, world.clock.ms) for item in due])
+    return bool(fired) and all(answer.moved for answer in fired)
 
 
 async def ids(world: Any) -> list[str]:
@@ -78,9 +83,9 @@ async def test_an_aborted_firing_leaves_neither_run_nor_time_and_fires_later_onc
     noon.clock.ms += HOUR
     ((due,), _) = await noon.store.due_schedules(10)
     whole = firing(due, noon.clock.ms)
-    broken = Firing("tick", due.record.revision, whole.next_at, None, "x", (*whole.runs, None))  # type: ignore[arg-type]
+    broken = Firing("tick", due.record.revision, whole.next_at, None, (*whole.runs, None))  # type: ignore[arg-type]
     with pytest.raises(AttributeError):
-        await noon.store.fire_schedule(broken)
+        await noon.store.fire_schedules([broken])
     assert await ids(noon) == []
     assert await noon.store.schedules() == [due.record]
     assert await fire(noon)
@@ -93,9 +98,53 @@ async def test_two_loops_at_the_same_instant_start_one_run(noon: Any) -> None:
     await noon.store.put_schedule(record(NOON))
     noon.clock.ms += HOUR
     ((due,), _) = await noon.store.due_schedules(10)
-    fired = await asyncio.gather(*(noon.store.fire_schedule(firing(due, noon.clock.ms)) for _ in range(4)))
-    assert sorted(fired) == [False, False, False, True]
+    fired = await asyncio.gather(*(noon.store.fire_schedules([firing(due, noon.clock.ms)]) for _ in range(4)))
+    assert sorted(answer.moved for (answer,) in fired) == [False, False, False, True]
     assert len(await ids(noon)) == 1
+
+
+async def test_many_due_schedules_are_read_by_pages_and_fired_together(noon: Any) -> None:
+    """R049, R050: one transaction for a page; what another loop has moved on in between is left alone."""
+    for name in ("a", "b", "c"):
+        await noon.store.put_schedule(record(NOON, name))
+    noon.clock.ms += HOUR
+    first, _ = await noon.store.due_schedules(2)
+    second, _ = await noon.store.due_schedules(2, first[-1].record.name)
+    assert [item.record.name for item in (*first, *second)] == ["a", "b", "c"]
+    assert (await noon.store.due_schedules(2, "c"))[0] == []
+    firings = [firing(item, noon.clock.ms) for item in (*first, *second)]
+    assert await noon.store.fire_schedules(firings[1:2]) == [Fired(True)]
+    assert await noon.store.fire_schedules(firings) == [Fired(True), Fired(False), Fired(True)]
+    assert sorted(await ids(noon)) == [f"{name}@2026-06-01T13:00:00Z" for name in "abc"]
+
+
+async def test_a_run_of_somebody_else_under_a_time_of_the_schedule_is_not_its_own(noon: Any) -> None:
+    """The time is reported as taken; the last run stays the one that the schedule started itself."""
+    taken = "tick@2026-06-01T14:00:00Z"
+    await noon.store.create(NewRun(taken, "wf", ((b"\x15\x01", b"foreign"),)))
+    await noon.store.put_schedule(record(NOON, overlap="allow"))
+    noon.clock.ms += HOUR
+    assert await fire(noon)
+    noon.clock.ms += HOUR
+    ((due,), _) = await noon.store.due_schedules(10)
+    assert await noon.store.fire_schedules([firing(due, noon.clock.ms)]) == [Fired(True, (taken,))]
+    (stored,) = await noon.store.schedules()
+    assert (stored.next_at, stored.last_id) == (NOON + 3 * HOUR, "tick@2026-06-01T13:00:00Z")
+
+
+async def test_a_run_that_the_schedule_has_started_for_a_time_is_its_last_one_again(noon: Any) -> None:
+    """Stored again with another rule, a schedule may meet a time that it has fired."""
+    await noon.store.put_schedule(record(NOON, overlap="allow"))
+    noon.clock.ms += HOUR
+    assert await fire(noon)
+    at = datetime.fromtimestamp(noon.clock.ms / 1000, UTC)
+    noon.clock.ms -= HOUR
+    await noon.store.put_schedule(record(NOON, every="2h", start_at=at, overlap="allow"))
+    noon.clock.ms += HOUR
+    ((due,), _) = await noon.store.due_schedules(10)
+    assert await noon.store.fire_schedules([firing(due, noon.clock.ms)]) == [Fired(True)]
+    (stored,) = await noon.store.schedules()
+    assert stored.last_id == "tick@2026-06-01T13:00:00Z"
 
 
 @pytest.mark.parametrize(("catch_up", "runs"), [("none", 0), ("one", 1), ("all", 3)])
@@ -169,7 +218,7 @@ async def test_a_change_between_looking_and_firing_makes_the_firing_void(noon: A
     noon.clock.ms += HOUR
     ((due,), _) = await noon.store.due_schedules(10)
     await noon.store.put_schedule(record(noon.clock.ms, catch_up="all"))
-    assert not await noon.store.fire_schedule(firing(due, noon.clock.ms))
+    assert await noon.store.fire_schedules([firing(due, noon.clock.ms)]) == [Fired(False)]
     assert await ids(noon) == []
 
 

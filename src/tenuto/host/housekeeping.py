@@ -19,9 +19,9 @@ from tenuto.codec.values import dump
 from tenuto.errors import EnvironmentFault
 from tenuto.host.definitions import Definitions
 from tenuto.host.effects import first_rows
-from tenuto.host.schedules import firing_of
+from tenuto.host.schedules import ON_TIME_MS, firing_of, nominal_id
 from tenuto.kernel.records import Mail, MailKind
-from tenuto.store.housekeeping import DueSchedule
+from tenuto.store.housekeeping import DueSchedule, Fired, Firing
 from tenuto.store.port import SCHEDULE, NewRun, Outgoing, Store
 
 __all__ = ["BACKGROUND", "POLL_FOR_OTHERS", "Housekeeper"]
@@ -58,6 +58,7 @@ class Housekeeper:
         self._held: frozenset[str] = frozenset()
         self._until = 0.0
         self._strange: set[tuple[str, int]] = set()  # schedules that were complained about, and their revision
+        self._looked = 0, 0  # when the last look at schedules began and ended, by the store's clock
         self._measured = True  # whether it went well the last time
 
     def loops(self) -> list[tuple[str, Callable[[], Coroutine[Any, Any, None]]]]:
@@ -107,30 +108,60 @@ class Housekeeper:
             await asyncio.sleep(wait)
 
     async def fire_schedules(self) -> int | None:
-        """Starts the runs of what is due; when the next time comes."""
+        """Start the runs of all that is due; when the next time comes."""
         while True:
-            due, following = await self._store.due_schedules(FIRED_AT_ONCE)
-            fired = [await self._fire(schedule) for schedule in due]
-            if not any(fired):
+            fired, following = await self._look_at_schedules()
+            if not fired:
                 return following
             self._poke()
 
-    async def _fire(self, due: DueSchedule) -> bool:
+    async def _look_at_schedules(self) -> tuple[int, int | None]:
+        """Fire what is due, page by page; how many schedules moved on, and the next time.
+
+        Lateness is judged by when the look began: with thousands due in one second, the last of them are not late.
+        """
         now = await self._store.now()
+        begun, ended = self._looked
+        looked_at = begun if now - ended <= ON_TIME_MS else now
+        fired, after = 0, ""
+        while True:
+            due, following = await self._store.due_schedules(FIRED_AT_ONCE, after)
+            if not due:
+                break
+            firings = [firing for item in due if (firing := self._firing(item, now, looked_at)) is not None]
+            if firings:
+                fired += self._count(firings, await self._store.fire_schedules(firings))
+            after = due[-1].record.name
+        self._looked = now, await self._store.now()
+        return fired, following
+
+    def _firing(self, due: DueSchedule, now: int, looked_at: int) -> Firing | None:
+        record = due.record
         try:
             firing = firing_of(
-                due, now, lambda run_id: self._run(due, run_id, now), lambda run_id: _cancel(run_id, now)
+                due, now, looked_at, lambda run_id: self._run(due, run_id, now), lambda run_id: _cancel(run_id, now)
             )
         except (CronSimError, LookupError, ValueError, OSError) as error:
             # Stored by another release, or on a machine with other time zones. The others must go on.
-            if (due.record.name, due.record.revision) not in self._strange:
-                log.warning("schedule %s cannot be understood here: %s", due.record.name, error)
-            self._strange.add((due.record.name, due.record.revision))
-            return False
-        record = due.record
+            if (record.name, record.revision) not in self._strange:
+                log.warning("schedule %r cannot be understood here: %s", record.name, error)
+            self._strange.add((record.name, record.revision))
+            return None
         if not firing.runs and (firing.next_at, firing.waiting_at) == (record.next_at, record.waiting_at):
-            return False  # somebody saw it due by a clock that is ahead of ours
-        return await self._store.fire_schedule(firing)
+            return None  # it became due while we were at others, or by a clock that is ahead of ours
+        if not firing.runs and firing.waiting_at == record.waiting_at and record.next_at is not None:
+            time = nominal_id(record.name, record.next_at)
+            if due.last_open:
+                log.info("schedule %r: %s was skipped, because %s is open", record.name, time, record.last_id)
+            else:
+                log.warning("schedule %r: %s was missed, and is not made up for (catch_up)", record.name, time)
+        return firing
+
+    def _count(self, firings: list[Firing], answers: list[Fired]) -> int:
+        for firing, answer in zip(firings, answers, strict=True):
+            for run_id in answer.taken:
+                log.warning("schedule %r started nothing: %r is the id of a run it did not start", firing.name, run_id)
+        return sum(answer.moved for answer in answers)
 
     def _run(self, due: DueSchedule, run_id: str, now: int) -> NewRun:
         record = due.record

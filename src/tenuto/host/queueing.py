@@ -16,7 +16,7 @@ from tenuto.kernel.commands import EnqueueTask
 from tenuto.kernel.location import check_name
 from tenuto.model.durations import Duration, milliseconds
 from tenuto.model.ids import short_name
-from tenuto.model.options import QueueOptions, whole
+from tenuto.model.options import QueueOptions, flag, whole
 from tenuto.model.tasks import queued_step
 from tenuto.store.endings import cancelled_task
 from tenuto.store.port import CLOSED, OPEN, NewRun, RunFilter, Store
@@ -81,7 +81,7 @@ class Queueing:
                 _at_least_one("worker_concurrency", options["worker_concurrency"]),
                 _at_least_one("partition_concurrency", options["partition_concurrency"]),
                 _rate(options["rate"]),
-                options["paused"],
+                flag("paused", options["paused"]),
             )
         )
         self.poke()
@@ -190,7 +190,11 @@ def _at_least_one(option: str, value: int | None) -> int | None:
 def _rate(rate: tuple[int, Duration] | None) -> tuple[int, int] | None:
     if rate is None:
         return None
-    starts, period = rate
+    match rate:
+        case (starts, period):
+            pass
+        case _:
+            raise TypeError(f"rate= is how many starts in what time, for example (10, '1s'), not {rate!r}")
     period_ms = milliseconds(period)
     if period_ms == 0:
         raise ValueError(f"rate={rate!r}: starts are counted in a window of some length")

@@ -4,16 +4,18 @@ Rules:
 
 1. A rule is a cron line in a time zone, or an interval. Fixed local times that a change of clocks leaves out fire at
    the first instant after the gap, those that come twice fire once; rules with `*` in hour or minute follow real time.
-2. A time is on time if it is the latest that has come and at most `ON_TIME_MS` old; every other one was missed, and
+2. A time is on time if it is the latest that has come, and either at most `ON_TIME_MS` old or not older than the
+   loop's previous look: a loop that was busy with other schedules is not an outage. Every other one was missed, and
    `catch_up` says what becomes of it.
 3. Overlap is looked at once per firing: whether the run that the schedule started last is still open.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from itertools import islice
 from typing import Final, TypedDict, get_args
 from zoneinfo import ZoneInfo
@@ -23,14 +25,25 @@ from cronsim import CronSim, CronSimError
 from tenuto.errors import ConfigError
 from tenuto.kernel.location import check_name
 from tenuto.model.durations import Duration, milliseconds, moment, point
+from tenuto.store.clock import LATEST
 from tenuto.store.housekeeping import CatchUp, DueSchedule, Firing, Overlap, ScheduleRecord
 from tenuto.store.port import NewRun, Outgoing
 
-__all__ = ["Rule", "ScheduleOptions", "ScheduleSummary", "check_schedule", "firing_of", "nominal_id", "summary_of"]
+__all__ = [
+    "ON_TIME_MS",
+    "Rule",
+    "ScheduleOptions",
+    "ScheduleSummary",
+    "check_schedule",
+    "firing_of",
+    "nominal_id",
+    "summary_of",
+]
 
 ON_TIME_MS: Final = 60_000  # a lost worker's place is taken well before that
 CATCH_UP_LIMIT: Final = 1_000
 _FIRST_LOOK_MS: Final = 3_600_000
+_DAY_MS: Final = 86_400_000
 _ALIASES: Final = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -93,8 +106,9 @@ class Rule:
     def _times(self, at: int) -> Iterator[int]:
         if self.start_at is not None:
             at = max(at, self.start_at - 1)
+        end = LATEST if self.end_at is None else min(self.end_at, LATEST)
         for time in self._by_interval(at, self.every_ms) if self.every_ms is not None else self._by_cron(at):
-            if self.end_at is not None and time > self.end_at:
+            if time > end:
                 return
             yield time
 
@@ -107,8 +121,13 @@ class Rule:
 
     def _by_cron(self, at: int) -> Iterator[int]:
         line = _ALIASES.get(self.cron or "", self.cron or "")
+        minute, hour, *_ = line.split(" ")
+        zone = zone_of(self.tz)
         try:
-            for time in CronSim(line, point(at).astimezone(ZoneInfo(self.tz))):
+            if minute.startswith("*") or hour.startswith("*"):
+                yield from _real_times(line, at, zone)
+                return
+            for time in CronSim(line, point(at).astimezone(zone)):
                 found = moment(time)
                 # Begun in the second of two equal hours, the first one comes again: it is over.
                 if found > at:
@@ -116,10 +135,10 @@ class Rule:
         except OverflowError:
             return  # beyond the year 9999
 
-    def due(self, first: int, now: int, catch_up: CatchUp) -> list[int]:
-        """The times from `first` (one of them) until now that are to be made up for, oldest first."""
+    def due(self, first: int, now: int, catch_up: CatchUp, looked_at: int) -> list[int]:
+        """Return the times from `first` (one of them) until now that are to be started, oldest first."""
         latest = self._latest(first, now)
-        on_time = now - latest <= ON_TIME_MS
+        on_time = latest >= min(now - ON_TIME_MS, looked_at)
         match catch_up:
             case "none":
                 return [latest] if on_time else []
@@ -137,6 +156,9 @@ class Rule:
 
     def _latest(self, first: int, now: int) -> int:
         """The latest time until now: looked for in the last hour, then further and further back, not from the start."""
+        if self.every_ms is not None:
+            end = now if self.end_at is None else min(now, self.end_at)
+            return max(first, end - (end - self.anchor) % self.every_ms)
         back = _FIRST_LOOK_MS
         while now - back > first:
             *_, latest = (first, *self._until(now - back, now))
@@ -145,6 +167,48 @@ class Rule:
             back *= 2
         *_, latest = (first, *self._until(first, now))
         return latest
+
+
+def zone_of(name: str) -> tzinfo:
+    """The zone of a name. UTC needs no data, which small images lack."""
+    return UTC if name == "UTC" else ZoneInfo(name)
+
+
+def _real_times(line: str, at: int, zone: tzinfo) -> Iterator[int]:
+    """The times later than `at` whose local fields match.
+
+    Looked for in one stretch of equal offset after the other: within a stretch local time is real time, by whatever
+    length the clock jumps between two of them.
+    """
+    begin = at
+    while True:
+        change = None
+        for time in CronSim(line, point(at).astimezone(timezone(_offset(begin, zone)))):
+            found = moment(time)
+            change = _first_change(begin, found, zone)
+            if change is not None:
+                break
+            yield found
+            begin = at = found
+        if change is None:
+            return
+        begin, at = change, change - 1000  # the first moment of the next stretch may be one of its times
+
+
+def _first_change(begin: int, end: int, zone: tzinfo) -> int | None:
+    """The first moment after `begin` and until `end` that has another offset; None: there is none."""
+    offset = _offset(begin, zone)
+    while begin < end:
+        reached = min(begin + _DAY_MS, end)
+        if _offset(reached, zone) != offset:
+            moments = range(begin + 1, reached + 1)
+            return moments[bisect_left(moments, True, key=lambda at: _offset(at, zone) != offset)]
+        begin = reached
+    return None
+
+
+def _offset(at: int, zone: tzinfo) -> timedelta:
+    return point(at).astimezone(zone).utcoffset() or timedelta()
 
 
 def nominal_id(name: str, time: int) -> str:
@@ -177,7 +241,8 @@ def check_schedule(
     rule = Rule(cron, every_ms, options["tz"], start_at, end_at, now if start_at is None else start_at)
     next_at = rule.after(now)
     if next_at is None and end_at is None:
-        raise ConfigError(f"schedule {name!r}: {cron!r} has no time within fifty years")
+        missing = f"{cron!r} has no time within fifty years" if cron is not None else f"every={every!r} is out of range"
+        raise ConfigError(f"schedule {name!r}: {missing}")
     return ScheduleRecord(
         name,
         target,
@@ -202,11 +267,14 @@ def _check_choice(name: str, option: str, value: str, known: tuple[str, ...]) ->
 
 def _check_zone(name: str, tz: str) -> None:
     try:
-        ZoneInfo(tz)
+        zone_of(tz)
     except (ValueError, OSError) as error:  # ZoneInfoNotFoundError is a KeyError
         raise ConfigError(f"schedule {name!r}: {tz!r} is no time zone") from error
     except KeyError as error:
-        raise ConfigError(f"schedule {name!r}: there is no time zone {tz!r}; write for example Europe/Oslo") from error
+        raise ConfigError(
+            f"schedule {name!r}: there is no time zone {tz!r} on this machine; write for example Europe/Oslo"
+            " (a system without zones needs the package tzdata)"
+        ) from error
 
 
 def _check_cron(name: str, cron: str) -> str:
@@ -224,14 +292,19 @@ def _check_cron(name: str, cron: str) -> str:
     return line
 
 
-def firing_of(due: DueSchedule, now: int, start: Callable[[str], NewRun], cancel: Callable[[str], Outgoing]) -> Firing:
-    """What becomes of a schedule. `start`: the run of an id; `cancel`: the mail that ends one."""
+def firing_of(
+    due: DueSchedule, now: int, looked_at: int, start: Callable[[str], NewRun], cancel: Callable[[str], Outgoing]
+) -> Firing:
+    """Decide what becomes of a schedule. `start`: the run of an id; `cancel`: the mail that ends one.
+
+    `looked_at`: when the loop looked before; the present moment, if it did not.
+    """
     record = due.record
     times: list[int] = []
     next_at, waiting_at = record.next_at, record.waiting_at
     if next_at is not None and next_at <= now:
         rule = Rule.of(record)
-        times = rule.due(next_at, now, record.catch_up)
+        times = rule.due(next_at, now, record.catch_up, looked_at)
         next_at = rule.after(now)
     outgoing: tuple[Outgoing, ...] = ()
     if due.last_open and times:
@@ -241,8 +314,7 @@ def firing_of(due: DueSchedule, now: int, start: Callable[[str], NewRun], cancel
         # The run that waited begins, and is the open one for what has become due by now.
         times, waiting_at = [waiting_at], times[-1] if times else None
     runs = tuple(start(nominal_id(record.name, time)) for time in times)
-    last_id = runs[-1].id if runs else record.last_id
-    return Firing(record.name, record.revision, next_at, waiting_at, last_id, runs, outgoing)
+    return Firing(record.name, record.revision, next_at, waiting_at, runs, outgoing)
 
 
 def _overlapping(record: ScheduleRecord, times: list[int]) -> tuple[list[int], int | None, bool]:

@@ -14,10 +14,12 @@ from tenuto.kernel.operations import StepSpec
 from tenuto.model.durations import Duration, fractional_milliseconds, milliseconds
 
 __all__ = [
+    "LARGEST",
     "InlineOptions",
     "QueueOptions",
     "Retry",
     "StepOptions",
+    "flag",
     "module_function",
     "queue_fields",
     "reference_of",
@@ -76,6 +78,7 @@ class QueueOptions(TypedDict, total=False):
     partition: str  # what `partition_concurrency` of the queue counts by
 
 
+LARGEST: Final = 2**31 - 1  # number of an option: what every store can hold
 _RETRY: Final = frozenset({"max_attempts", "backoff", "backoff_max", "no_retry"})
 _INLINE: Final = _RETRY | {"retry", "timeout", "heartbeat_timeout", "ephemeral", "rollback", "record_input"}
 _STEP: Final = _INLINE | {"name", "queue", "priority"}
@@ -105,8 +108,8 @@ def spec_of(name: str, options: Mapping[str, Any], *, inline: bool = False) -> S
         no_retry=_no_retry(retry.no_retry),
         timeout_ms=_limit("timeout", options.get("timeout")),
         heartbeat_ms=_limit("heartbeat_timeout", options.get("heartbeat_timeout")),
-        ephemeral=_flag("ephemeral", options.get("ephemeral", False)),
-        record_input=_flag("record_input", options.get("record_input", True)),
+        ephemeral=flag("ephemeral", options.get("ephemeral", False)),
+        record_input=flag("record_input", options.get("record_input", True)),
         undo=None if rollback is None else reference_of(rollback),
         rollback=rollback,
         queue=None if queue is None else check_name(queue),
@@ -178,11 +181,13 @@ def _no_retry(classes: Any) -> tuple[type[Exception] | str, ...]:
     return tuple(classes)
 
 
-def whole(option: str, value: Any, *, at_least: int | None = None) -> int:
+def whole(option: str, value: Any, *, at_least: int = -LARGEST) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{option}= is a whole number, not {value!r}")
-    if at_least is not None and value < at_least:
+    if value < at_least:
         raise ValueError(f"{option}= is at least {at_least}, not {value}")
+    if value > LARGEST:
+        raise ValueError(f"{option}= is at most {LARGEST}, not {value}")
     return value
 
 
@@ -195,7 +200,7 @@ def _limit(option: str, value: Duration | None) -> int | None:
     return limit_ms
 
 
-def _flag(option: str, value: Any) -> bool:
+def flag(option: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise TypeError(f"{option}= is True or False, not {value!r}")
     return value

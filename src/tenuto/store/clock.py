@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
+from typing import Final
 
-__all__ = ["system_clock"]
+__all__ = ["LATEST", "system_clock"]
+
+LATEST: Final = 253_402_300_799_999  # the last millisecond of the year 9999; a store holds what lies beyond to be then
 
 
 def system_clock() -> int:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 if TYPE_CHECKING:
     from tenuto.store.port import NewRun, Outgoing
 
-__all__ = ["CatchUp", "DueSchedule", "Firing", "Housekeeping", "Overlap", "ScheduleRecord"]
+__all__ = ["CatchUp", "DueSchedule", "Fired", "Firing", "Housekeeping", "Overlap", "ScheduleRecord"]
 
 Overlap: TypeAlias = Literal["skip", "queue_one", "allow", "cancel"]
 CatchUp: TypeAlias = Literal["none", "one", "all"]
@@ -61,9 +61,15 @@ class Firing:
     revision: int
     next_at: int | None
     waiting_at: int | None
-    last_id: str | None
     runs: tuple[NewRun, ...] = ()
     outgoing: tuple[Outgoing, ...] = ()  # a cancel of the run before
+
+
+class Fired(NamedTuple):
+    """The answer to one firing."""
+
+    moved: bool  # False: another loop fired it, or the schedule has changed; nothing was stored
+    taken: tuple[str, ...] = ()  # ids that runs of others have already: no run was started for those times
 
 
 class Housekeeping(Protocol):
@@ -87,12 +93,16 @@ class Housekeeping(Protocol):
         """Whether there was one. Its runs stay."""
         ...
 
-    async def due_schedules(self, limit: int) -> tuple[list[DueSchedule], int | None]:
-        """What has something to do now, and when the next time after now is."""
+    async def due_schedules(self, limit: int, after: str = "") -> tuple[list[DueSchedule], int | None]:
+        """Schedules with something to do now, by name and beyond `after`; and the next time that is not due yet."""
         ...
 
-    async def fire_schedule(self, firing: Firing) -> bool:
-        """Starts the runs and moves the schedule in one transaction; False: somebody else did, nothing changed."""
+    async def fire_schedules(self, firings: Sequence[Firing]) -> list[Fired]:
+        """Start the runs and move the schedules, all in one transaction.
+
+        The last run of a schedule is the latest that it started itself: a run that somebody else stored under the id
+        of one of its times is not its own.
+        """
         ...
 
     async def take_background(self, names: Sequence[str], owner: str, ttl_ms: int) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tenuto.store.changes import Changes
-from tenuto.store.housekeeping import DueSchedule, Firing, ScheduleRecord
+from tenuto.store.housekeeping import DueSchedule, Fired, Firing, ScheduleRecord
 from tenuto.store.memory_mail import deliver
 from tenuto.store.memory_state import Shelf, Table
 from tenuto.store.memory_turns import create
@@ -56,12 +56,12 @@ class MemoryHousekeeping:
     async def delete_schedule(self, name: str) -> bool:
         return self._shelf.schedules.pop(name, None) is not None
 
-    async def due_schedules(self, limit: int) -> tuple[list[DueSchedule], int | None]:
+    async def due_schedules(self, limit: int, after: str = "") -> tuple[list[DueSchedule], int | None]:
         now = self._shelf.clock()
         armed = [record for record in self._shelf.schedules.values() if not record.paused]
         due = [DueSchedule(record, self._is_open(record.last_id)) for record in armed]
-        due = [item for item in due if _has_come(item, now)]
-        due.sort(key=lambda item: (item.record.next_at or 0, item.record.name))
+        due = [item for item in due if item.record.name > after and _has_come(item, now)]
+        due.sort(key=lambda item: item.record.name)
         following = [record.next_at for record in armed if record.next_at is not None and record.next_at > now]
         return due[:limit], min(following, default=None)
 
@@ -69,25 +69,34 @@ class MemoryHousekeeping:
         run = self._shelf.runs.get(run_id or "")
         return run is not None and run.open
 
-    async def fire_schedule(self, firing: Firing) -> bool:
+    async def fire_schedules(self, firings: Sequence[Firing]) -> list[Fired]:
+        for firing in firings:
+            for run in firing.runs:
+                Table(run.rows)  # what can fail comes before the first change
+        fired = [self._fire(firing) for firing in firings]
+        self._changes.happened()
+        return fired
+
+    def _fire(self, firing: Firing) -> Fired:
         known = self._shelf.schedules.get(firing.name)
         if known is None or known.revision != firing.revision or known.paused:
-            return False
-        for run in firing.runs:
-            Table(run.rows)  # what can fail comes before the first change
+            return Fired(False)
         for outgoing in firing.outgoing:
             deliver(self._shelf, outgoing)
+        last_id, taken = known.last_id, list[str]()
         for run in firing.runs:
-            create(self._shelf, run)  # one that is there was started for the same time
+            if create(self._shelf, run) or self._shelf.runs[run.id].new.parent == run.parent:
+                last_id = run.id  # one that is there was started for the same time
+            else:
+                taken.append(run.id)
         self._shelf.schedules[firing.name] = replace(
             known,
             next_at=firing.next_at,
             waiting_at=firing.waiting_at,
-            last_id=firing.last_id,
+            last_id=last_id,
             revision=known.revision + 1,
         )
-        self._changes.happened()
-        return True
+        return Fired(True, tuple(taken))
 
     async def take_background(self, names: Sequence[str], owner: str, ttl_ms: int) -> list[str]:
         now = self._shelf.clock()

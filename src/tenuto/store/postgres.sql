@@ -1029,25 +1029,28 @@ UPDATE schedules SET paused = %(paused)s, next_at = tenuto_time(%(next_at)s), re
 DELETE FROM schedules WHERE name = %(name)s RETURNING name
 
 -- due_schedules: what has something to do, and whether the run before is still open. Two lookups by index, so that
--- its cost does not grow with the schedules there are.
+-- its cost does not grow with the schedules there are. Page by page in the order of names: a schedule that cannot be
+-- fired here does not stand in the way of those behind it.
 SELECT s.name, s.target, s.args, s.queue, s.cron, s.every, s.tz, s.overlap, s.catch_up, tenuto_ms(s.start_at),
        tenuto_ms(s.end_at), tenuto_ms(s.anchor), tenuto_ms(s.next_at), tenuto_ms(s.waiting_at), s.last_id, s.paused,
        s.revision, e.id IS NOT NULL AND e.completed_at IS NULL
   FROM schedules s LEFT JOIN executions e ON e.id = ANY (ARRAY[s.last_id])
- WHERE NOT s.paused
+ WHERE NOT s.paused AND s.name > %(after)s
    AND s.name IN (SELECT name FROM schedules WHERE next_at <= tenuto_now()
                   UNION ALL
                   SELECT w.name FROM schedules w LEFT JOIN executions l ON l.id = ANY (ARRAY[w.last_id])
                    WHERE w.waiting_at IS NOT NULL AND (l.id IS NULL OR l.completed_at IS NOT NULL))
- ORDER BY s.next_at, s.name LIMIT %(limit)s
+ ORDER BY s.name LIMIT %(limit)s
 
 -- next_schedule: when the loop has to look again, and the time it is.
 SELECT tenuto_ms((SELECT min(next_at) FROM schedules WHERE next_at > tenuto_now() AND NOT paused)),
        tenuto_ms(tenuto_now())
 
--- lock_schedule: who fires it. Another loop that is at it is not waited for: it fires what we saw (R050).
-SELECT name FROM schedules
- WHERE name = %(name)s AND revision = %(revision)s AND NOT paused FOR UPDATE SKIP LOCKED
+-- lock_schedules: the schedules that this loop fires. One that another loop is firing is not waited for: that loop
+-- fires what we saw (R050).
+SELECT s.name, s.last_id FROM schedules s JOIN unnest(%(names)s::text[], %(revisions)s::bigint[]) AS seen (name, revision)
+    ON s.name = seen.name AND s.revision = seen.revision
+ WHERE NOT s.paused ORDER BY s.name FOR UPDATE OF s SKIP LOCKED
 
 -- move_schedule: with its runs, in one transaction (R049).
 UPDATE schedules

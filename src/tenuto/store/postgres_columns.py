@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from tenuto.codec.keys import pack
 from tenuto.codec.rows import UPDATES
+from tenuto.store.clock import LATEST
 from tenuto.store.port import CLOSED, NewTimer, TurnCommit, only_rows
 from tenuto.store.postgres_arrays import Blobs, Flags, Integers, Texts
-from tenuto.store.postgres_runs import LATEST
 
 __all__ = [
     "answers_update",

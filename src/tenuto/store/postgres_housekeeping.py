@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tenuto.store.housekeeping import DueSchedule, Firing, ScheduleRecord
+from tenuto.store.clock import LATEST
+from tenuto.store.housekeeping import DueSchedule, Fired, Firing, ScheduleRecord
 from tenuto.store.port import NewRun
 from tenuto.store.postgres_connection import Database, Row, Transaction
 from tenuto.store.postgres_mail import deliver, lock
-from tenuto.store.postgres_runs import LATEST, delete, new_run
+from tenuto.store.postgres_runs import delete, new_run, record_of
 
 __all__ = ["PostgresHousekeeping"]
 
@@ -48,14 +49,15 @@ class PostgresHousekeeping:
     async def delete_schedule(self, name: str) -> bool:
         return bool(await self._write(lambda: self._database.write("delete_schedule", {"name": name})))
 
-    async def due_schedules(self, limit: int) -> tuple[list[DueSchedule], int | None]:
-        found = await self._here(lambda: self._database.read("due_schedules", {"limit": limit}))
+    async def due_schedules(self, limit: int, after: str = "") -> tuple[list[DueSchedule], int | None]:
+        values = {"limit": limit, "after": after}
+        found = await self._here(lambda: self._database.read("due_schedules", values))
         following, now = (await self._here(lambda: self._database.read("next_schedule")))[0]
         self._database.learn(now)  # what was found due is not after this
         return [DueSchedule(_schedule_of(row), bool(row[17])) for row in found], following
 
-    async def fire_schedule(self, firing: Firing) -> bool:
-        return await self._transact(lambda transaction: _fire(transaction, firing))
+    async def fire_schedules(self, firings: Sequence[Firing]) -> list[Fired]:
+        return await self._transact(lambda transaction: _fire(transaction, firings))
 
     async def take_background(self, names: Sequence[str], owner: str, ttl_ms: int) -> list[str]:
         values = {"names": sorted(names), "owner": owner, "ttl": ttl_ms}
@@ -121,19 +123,34 @@ def _schedule_of(row: Row) -> ScheduleRecord:
     return ScheduleRecord(name, target, bytes(args), *rest)
 
 
-async def _fire(transaction: Transaction, firing: Firing) -> bool:
-    seen = {"name": firing.name, "revision": firing.revision}
-    if await transaction.one("lock_schedule", seen) is None:
-        return False  # another loop has it, or had it
-    cancelled = [outgoing.run_id for outgoing in firing.outgoing]
-    if cancelled:
+async def _fire(transaction: Transaction, firings: Sequence[Firing]) -> list[Fired]:
+    names, revisions = [firing.name for firing in firings], [firing.revision for firing in firings]
+    last_ids = dict(await transaction.all("lock_schedules", {"names": names, "revisions": revisions}))
+    ours = [firing for firing in firings if firing.name in last_ids]
+    outgoing = [mail for firing in ours for mail in firing.outgoing]
+    if outgoing:
+        cancelled = [mail.run_id for mail in outgoing]
         await lock(transaction, cancelled, ending=cancelled)
-        await deliver(transaction, firing.outgoing)
-    for run in sorted(firing.runs, key=lambda run: run.id):
-        await transaction.run("insert_run", new_run(run))  # one that is there was started for the same time
-    moved = {"next_at": _moment(firing.next_at), "waiting_at": firing.waiting_at, "last_id": firing.last_id}
-    await transaction.run("move_schedule", {**seen, **moved})
-    return True
+        await deliver(transaction, outgoing)
+    foreign = await _start(transaction, [run for firing in ours for run in firing.runs])
+    for firing in ours:
+        own = [run.id for run in firing.runs if run.id not in foreign]
+        moved = {"name": firing.name, "next_at": _moment(firing.next_at), "waiting_at": firing.waiting_at}
+        await transaction.run("move_schedule", {**moved, "last_id": own[-1] if own else last_ids[firing.name]})
+    return [
+        Fired(firing.name in last_ids, tuple(run.id for run in firing.runs if run.id in foreign)) for firing in firings
+    ]
+
+
+async def _start(transaction: Transaction, runs: Sequence[NewRun]) -> set[str]:
+    """Store the runs; return the ids that runs of others have already."""
+    ordered = sorted(runs, key=lambda run: run.id)
+    answers = [(run, await transaction.start("insert_run", new_run(run))) for run in ordered]
+    known = {run.id: run for run, answer in answers if not await answer.fetchall()}
+    if not known:
+        return set()
+    found = map(record_of, await transaction.all("get_runs", {"ids": list(known)}))
+    return known.keys() - {record.id for record in found if record.parent == known[record.id].parent}
 
 
 async def _delete_expired(transaction: Transaction, values: dict[str, int]) -> int:

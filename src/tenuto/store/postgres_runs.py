@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from tenuto.errors import RunNotFoundError
 from tenuto.store.endings import terminated_child
@@ -15,7 +15,6 @@ from tenuto.store.postgres_mail import cancel_children, close_runs, lock, tell_e
 from tenuto.store.run_rows import record_of_columns
 
 __all__ = [
-    "LATEST",
     "claim_one",
     "claim_runs",
     "claims_of",
@@ -36,8 +35,6 @@ __all__ = [
 ]
 
 Range: TypeAlias = tuple[str, bytes, bytes]  # a run's id, and the half-open range of its keys
-
-LATEST: Final = 253_402_300_799_999  # the last millisecond of the year 9999: what lies beyond is held to be then
 
 
 def new_run(run: NewRun) -> dict[str, Any]:

@@ -43,7 +43,7 @@ from tenuto.kernel.commands import EnqueueTask
 from tenuto.kernel.records import Mail, MailKind
 from tenuto.store.adoption import AdoptedRun, Adopts
 from tenuto.store.endings import CLOSED_FIRST, parent_ended
-from tenuto.store.housekeeping import DueSchedule, Firing, ScheduleRecord
+from tenuto.store.housekeeping import DueSchedule, Fired, Firing, ScheduleRecord
 from tenuto.store.port import (
     Claim,
     ClaimedTask,
@@ -395,20 +395,25 @@ class SealedStore:
         record = await self._store.get_schedule(name)
         return None if record is None else self._opened_schedule(record)
 
-    async def due_schedules(self, limit: int) -> tuple[list[DueSchedule], int | None]:
-        found, following = await self._store.due_schedules(limit)
-        due: list[DueSchedule] = []
-        for schedule in found:
-            try:
-                due.append(schedule._replace(record=self._opened_schedule(schedule.record)))
-            except DecodingError as error:
-                log.warning("schedule %s starts nothing: %s", schedule.record.name, error)
-        return due, following
+    async def due_schedules(self, limit: int, after: str = "") -> tuple[list[DueSchedule], int | None]:
+        while True:
+            found, following = await self._store.due_schedules(limit, after)
+            due: list[DueSchedule] = []
+            for schedule in found:
+                try:
+                    due.append(schedule._replace(record=self._opened_schedule(schedule.record)))
+                except DecodingError as error:
+                    log.warning("schedule %s starts nothing: %s", schedule.record.name, error)
+            if due or not found:
+                return due, following
+            after = found[-1].record.name  # an empty page would say that nothing is due behind it
 
-    async def fire_schedule(self, firing: Firing) -> bool:
+    async def fire_schedules(self, firings: Sequence[Firing]) -> list[Fired]:
+        return await self._store.fire_schedules([self._sealed_firing(firing) for firing in firings])
+
+    def _sealed_firing(self, firing: Firing) -> Firing:
         runs = tuple(map(self._sealed_run, firing.runs))
-        outgoing = tuple(map(self._sealed_outgoing, firing.outgoing))
-        return await self._store.fire_schedule(replace(firing, runs=runs, outgoing=outgoing))
+        return replace(firing, runs=runs, outgoing=tuple(map(self._sealed_outgoing, firing.outgoing)))
 
 
 class _Refused(list[Any]):

@@ -674,24 +674,28 @@ UPDATE schedules SET paused = :paused, next_at = :next_at, revision = revision +
 DELETE FROM schedules WHERE name = :name RETURNING name
 
 -- due_schedules: what has something to do, and whether the run before is still open. Two lookups by index, so that
--- its cost does not grow with the schedules there are.
+-- its cost does not grow with the schedules there are. Page by page in the order of names: a schedule that cannot be
+-- fired here does not stand in the way of those behind it.
 SELECT s.name, s.target, s.args, s.queue, s.cron, s.every, s.tz, s.overlap, s.catch_up, s.start_at, s.end_at, s.anchor,
        s.next_at, s.waiting_at, s.last_id, s.paused, s.revision, coalesce(e.completed_at IS NULL AND e.id IS NOT NULL, 0)
   FROM schedules s LEFT JOIN executions e ON e.id = s.last_id
- WHERE NOT s.paused
+ WHERE NOT s.paused AND s.name > :after
    AND s.name IN (SELECT name FROM schedules WHERE next_at <= tenuto_now()
                   UNION ALL
                   SELECT w.name FROM schedules w LEFT JOIN executions l ON l.id = w.last_id
                    WHERE w.waiting_at IS NOT NULL AND (l.id IS NULL OR l.completed_at IS NOT NULL))
- ORDER BY s.next_at, s.name LIMIT :limit
+ ORDER BY s.name LIMIT :limit
 
 -- next_schedule: when the loop has to look again.
 SELECT min(next_at) FROM schedules WHERE next_at > tenuto_now() AND NOT paused
 
 -- fire_schedule: the schedule moves on, if nobody was faster; its runs are in the same transaction (R049, R050).
 UPDATE schedules
-   SET next_at = :next_at, waiting_at = :waiting_at, last_id = :last_id, revision = revision + 1
+   SET next_at = :next_at, waiting_at = :waiting_at, revision = revision + 1
  WHERE name = :name AND revision = :revision AND NOT paused RETURNING name
+
+-- note_last_run: the latest run that a schedule started itself.
+UPDATE schedules SET last_id = :last_id WHERE name = :name
 
 -- take_background: taken or renewed; no row: somebody else has it (Q12).
 INSERT INTO background_leases AS b (name, owner, until) VALUES (:name, :owner, tenuto_now() + :ttl)

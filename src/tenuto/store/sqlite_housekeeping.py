@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tenuto.store.connection import Connection, Row
-from tenuto.store.housekeeping import DueSchedule, Firing, ScheduleRecord
+from tenuto.store.housekeeping import DueSchedule, Fired, Firing, ScheduleRecord
 from tenuto.store.port import NewRun
 from tenuto.store.sqlite_mail import deliver
 from tenuto.store.sqlite_runs import create, delete, get
@@ -42,11 +42,11 @@ class SqliteHousekeeping:
     async def delete_schedule(self, name: str) -> bool:
         return await self._write(lambda connection: connection.one("delete_schedule", {"name": name})) is not None
 
-    async def due_schedules(self, limit: int) -> tuple[list[DueSchedule], int | None]:
-        return await self._read(lambda connection: _due(connection, limit))
+    async def due_schedules(self, limit: int, after: str = "") -> tuple[list[DueSchedule], int | None]:
+        return await self._read(lambda connection: _due(connection, limit, after))
 
-    async def fire_schedule(self, firing: Firing) -> bool:
-        return await self._write(lambda connection: _fire(connection, firing))
+    async def fire_schedules(self, firings: Sequence[Firing]) -> list[Fired]:
+        return await self._write(lambda connection: [_fire(connection, firing) for firing in firings])
 
     async def take_background(self, names: Sequence[str], owner: str, ttl_ms: int) -> list[str]:
         return await self._write(lambda connection: _take(connection, names, owner, ttl_ms))
@@ -97,27 +97,28 @@ def _schedule_of(row: Row) -> ScheduleRecord:
     return ScheduleRecord(*values)
 
 
-def _due(connection: Connection, limit: int) -> tuple[list[DueSchedule], int | None]:
-    found = connection.all("due_schedules", {"limit": limit})
+def _due(connection: Connection, limit: int, after: str) -> tuple[list[DueSchedule], int | None]:
+    found = connection.all("due_schedules", {"limit": limit, "after": after})
     following = connection.one("next_schedule")
     return [DueSchedule(_schedule_of(row), bool(row[17])) for row in found], None if following is None else following[0]
 
 
-def _fire(connection: Connection, firing: Firing) -> bool:
-    values = {
-        "name": firing.name,
-        "revision": firing.revision,
-        "next_at": firing.next_at,
-        "waiting_at": firing.waiting_at,
-        "last_id": firing.last_id,
-    }
-    if connection.one("fire_schedule", values) is None:
-        return False
+def _fire(connection: Connection, firing: Firing) -> Fired:
+    seen = {"name": firing.name, "revision": firing.revision}
+    if connection.one("fire_schedule", {**seen, "next_at": firing.next_at, "waiting_at": firing.waiting_at}) is None:
+        return Fired(False)
     for outgoing in firing.outgoing:
         deliver(connection, outgoing)
-    for run in firing.runs:
-        create(connection, run)  # one that is there already was started for the same time
-    return True
+    own = [run for run in firing.runs if create(connection, run) or _is_own(connection, run)]
+    if own:
+        connection.run("note_last_run", {"name": firing.name, "last_id": own[-1].id})
+    return Fired(True, tuple(run.id for run in firing.runs if run not in own))
+
+
+def _is_own(connection: Connection, run: NewRun) -> bool:
+    """True if the run that has the id was started for the same time."""
+    known = get(connection, run.id)
+    return known is not None and known.parent == run.parent
 
 
 def _take(connection: Connection, names: Sequence[str], owner: str, ttl_ms: int) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pytest
 
@@ -13,6 +13,7 @@ from tenuto.host.schedules import CATCH_UP_LIMIT, Rule, ScheduleOptions, check_s
 from tenuto.model.durations import moment, point
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
+NEVER = 2**60  # the loop has not looked before
 BERLIN = ZoneInfo("Europe/Berlin")
 
 
@@ -94,6 +95,62 @@ def test_an_interval_counts_from_its_beginning_else_from_when_it_was_stored() ->
     assert [from_beginning.after(at) for at in (0, DAY, DAY + 5 * HOUR + 1)] == [DAY, DAY + HOUR, DAY + 6 * HOUR]
 
 
+@pytest.mark.parametrize("zone", ["Australia/Lord_Howe", "Europe/Berlin", "America/Sao_Paulo"])
+@pytest.mark.parametrize(
+    ("line", "minutes", "hours"),
+    [
+        ("30 * * * *", {30}, set(range(24))),
+        ("* 2 * * *", set(range(60)), {2}),
+        ("0 */2 * * *", {0}, set(range(0, 24, 2))),
+        ("*/30 2 * * *", {0, 30}, {2}),
+        ("*/7 1-2 * * *", set(range(0, 60, 7)), {1, 2}),
+    ],
+)
+def test_a_rule_with_a_star_fires_whenever_the_local_clock_shows_its_time(
+    zone: str, line: str, minutes: set[int], hours: set[int]
+) -> None:
+    """By whatever length the clock jumps: half an hour on Lord Howe Island. Compared with every minute of the days."""
+    found, place = rule(line, tz=zone), ZoneInfo(zone)
+    for day in (datetime(2027, 4, 4, tzinfo=UTC), datetime(2027, 10, 3, tzinfo=UTC), datetime(2027, 3, 28, tzinfo=UTC)):
+        begin, end = moment(day - timedelta(days=1)), moment(day + timedelta(days=1))
+        shown = [(at, point(at).astimezone(place)) for at in range(begin + MINUTE, end, MINUTE)]
+        wanted = [at for at, local in shown if local.minute in minutes and local.hour in hours]
+        at, fired = begin, list[int]()
+        while (following := found.after(at)) is not None and following < end:
+            fired.append(at := following)
+        assert fired == wanted
+
+
+def test_utc_needs_no_data_of_time_zones(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> None:
+        raise ZoneInfoNotFoundError(name)
+
+    monkeypatch.setattr("tenuto.host.schedules.ZoneInfo", absent)
+    assert rule("@daily").after(0) == DAY
+    assert check_schedule("tick", "wf", b"", "default", options(every="1h"), 0).next_at == HOUR
+    with pytest.raises(ConfigError, match="needs the package tzdata"):
+        check_schedule("tick", "wf", b"", "default", options(every="1h", tz="Europe/Oslo"), 0)
+
+
+@pytest.mark.parametrize("every", ["99999999d", timedelta(days=3_000_000)])
+def test_an_interval_beyond_the_calendar_is_refused(every: Any) -> None:
+    with pytest.raises(ConfigError, match="out of range"):
+        check_schedule("tick", "wf", b"", "default", options(every=every), 0)
+
+
+def test_the_latest_of_millions_of_missed_times_is_calculated_not_counted() -> None:
+    """A year of milliseconds, also where the schedule has ended meanwhile."""
+    assert rule(every=1, anchor=7).due(8, 365 * DAY, "one", NEVER) == [365 * DAY]
+    assert rule(every=7, anchor=0, end_at=DAY).due(7, 365 * DAY, "one", NEVER) == [DAY - DAY % 7]
+
+
+def test_a_loop_that_was_busy_with_others_is_not_late() -> None:
+    """R051: what has come since its previous look is on time, however long that took."""
+    hourly = rule(every=HOUR)
+    assert hourly.due(HOUR, HOUR + 10 * MINUTE, "none", HOUR - 1) == [HOUR]
+    assert hourly.due(HOUR, HOUR + 10 * MINUTE, "none", HOUR + 1) == []
+
+
 def test_nothing_fires_before_the_beginning_or_after_the_end() -> None:
     start = moment(datetime(2026, 6, 1, tzinfo=UTC))
     bounded = rule("@daily", start_at=start, end_at=start + DAY)
@@ -107,21 +164,21 @@ def test_nothing_fires_before_the_beginning_or_after_the_end() -> None:
 )
 def test_a_time_is_missed_when_it_is_more_than_a_minute_old(late: int, catch_up: Any, count: int) -> None:
     hourly = rule(every=HOUR)
-    assert len(hourly.due(HOUR, HOUR + late * 1000, catch_up)) == count
+    assert len(hourly.due(HOUR, HOUR + late * 1000, catch_up, NEVER)) == count
 
 
 def test_of_missed_times_none_the_latest_or_all_are_made_up_for() -> None:
     """R051."""
     hourly = rule(every=HOUR)
     now = 3 * HOUR + HOUR // 2
-    assert hourly.due(HOUR, now, "none") == []
-    assert hourly.due(HOUR, now, "one") == [3 * HOUR]
-    assert hourly.due(HOUR, now, "all") == [HOUR, 2 * HOUR, 3 * HOUR]
+    assert hourly.due(HOUR, now, "none", NEVER) == []
+    assert hourly.due(HOUR, now, "one", NEVER) == [3 * HOUR]
+    assert hourly.due(HOUR, now, "all", NEVER) == [HOUR, 2 * HOUR, 3 * HOUR]
 
 
 def test_at_most_a_thousand_missed_times_are_made_up_for_the_oldest_first() -> None:
     minutely = rule("* * * * *")
-    missed = minutely.due(MINUTE, 365 * DAY + MINUTE // 2, "all")
+    missed = minutely.due(MINUTE, 365 * DAY + MINUTE // 2, "all", NEVER)
     assert missed[:CATCH_UP_LIMIT] == [n * MINUTE for n in range(1, CATCH_UP_LIMIT + 1)]
     assert missed[CATCH_UP_LIMIT:] == [365 * DAY]  # on time: not missed
 
@@ -132,7 +189,7 @@ def test_the_latest_missed_time_is_found_however_long_ago_it_was(cron: str) -> N
     first = found.after(0)
     assert first is not None
     now = first + 1_000 * DAY
-    (latest,) = found.due(first, now, "one")
+    (latest,) = found.due(first, now, "one", NEVER)
     following = found.after(latest)
     assert latest <= now < (following or now + 1)
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tenuto.kernel.operations import StepSpec
 from tenuto.model.durations import milliseconds
-from tenuto.model.options import spec_of
+from tenuto.model.options import LARGEST, spec_of
 
 from ..ast import Construct, Expr, ListExpr, MapExpr, Name, Options, String
 from ..options import normalized
@@ -23,7 +23,6 @@ __all__ = ["Given", "child_retries", "compile_options", "limits_of", "merged", "
 
 _INTERPOLATED: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*)\}")
 _ENUMS: Final = frozenset({"parentclosepolicy", "workflowidreusepolicy"})
-_FOREVER: Final = 2**31 - 1
 _IGNORED: Final = frozenset(
     {
         "scheduletostarttimeout",
@@ -171,7 +170,7 @@ def _retry(policy: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     attempts = said.get("maximumattempts", said.get("maxattempts"))
     if attempts is not None:
-        found["max_attempts"] = _whole("maximumAttempts", attempts) or _FOREVER
+        found["max_attempts"] = _whole("maximumAttempts", attempts) or LARGEST  # 0: for ever
     if said.get("initialinterval") is not None:
         found["backoff"] = duration_of(said["initialinterval"]) / 2  # the first delay is twice the base
     longest = said.get("maximuminterval", said.get("maxinterval"))
@@ -191,6 +190,8 @@ def _names(value: Any) -> tuple[str, ...]:
 def _whole(option: str, value: Any) -> int:
     if type(value) is not int:
         raise Fault("TWF502", f"{option} is a whole number, not {kind_of(value)}")
+    if abs(value) > LARGEST:
+        raise Fault("TWF502", f"{option} is at most {LARGEST}, not {value}")
     return value
 
 
