@@ -125,7 +125,9 @@ def _schedule_of(row: Row) -> ScheduleRecord:
 
 async def _fire(transaction: Transaction, firings: Sequence[Firing]) -> list[Fired]:
     names, revisions = [firing.name for firing in firings], [firing.revision for firing in firings]
-    last_ids = dict(await transaction.all("lock_schedules", {"names": names, "revisions": revisions}))
+    last_ids: dict[str, str | None] = dict(
+        await transaction.all("lock_schedules", {"names": names, "revisions": revisions})
+    )
     ours = [firing for firing in firings if firing.name in last_ids]
     outgoing = [mail for firing in ours for mail in firing.outgoing]
     if outgoing:
