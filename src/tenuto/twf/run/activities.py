@@ -21,18 +21,19 @@ from tenuto.model.steps import Implementation, StepCall, heartbeat, is_async, is
 
 from .bindings import Bindings, BoundActivity, BoundFunction
 from .failures import FinalFailure, type_and_message
-from .faults import Fault
-from .frames import Budget, Frame
+from .faults import Fault, Stopped
+from .frames import CALL, MEASURE_AFTER, Budget, Frame
 from .library import library
+from .settings import settings
 from .statements import Exit
-from .values import incoming, outgoing
+from .values import incoming, outgoing, size_of
 
 if TYPE_CHECKING:
     from .compiled import CompiledActivity
 
 __all__ = ["Callee", "Performer", "call_of", "callee_of", "made_call", "perform_queued"]
 
-_LOOK_EVERY: Final = 1_000  # statements between two looks whether the attempt was asked to stop
+_LOOK_EVERY: Final = 1_000 * CALL  # units of work between two looks whether the attempt was asked to stop
 
 
 class Performer:
@@ -190,13 +191,15 @@ class _Body:
         self._no_retry = no_retry
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended = False
-        self.budget = Budget(_LOOK_EVERY)
+        self._variables: dict[str, Any] = {}
+        self.budget = Budget(settings.units)
 
     async def run_here(self, *args: Any) -> Any:
         return self._run(args)
 
     async def run_aside(self, *args: Any) -> Any:
         self._loop = asyncio.get_running_loop()
+        self.budget = Budget(_LOOK_EVERY)
         try:
             return await asyncio.to_thread(self._run, args)
         except CancelledError:
@@ -209,7 +212,8 @@ class _Body:
         assert block is not None and block.plain is not None  # noqa: PT018, S101  # activities never suspend
         try:
             values = activity.parameters.receive(args, {})
-            flow = block.plain(Frame(self, dict(zip(activity.parameters.names, values, strict=True)), ()))
+            self._variables.update(zip(activity.parameters.names, values, strict=True))
+            flow = block.plain(Frame(self, self._variables, ()))
         except Fault as fault:
             raise self._final(fault.at(activity.file, activity.line)) from None
         except TwfError as error:
@@ -270,9 +274,17 @@ class _Body:
 
         return call
 
-    def out_of_budget(self, line: int) -> None:
-        self.budget.left = _LOOK_EVERY
-        self.budget.grown = 0
+    def out_of_budget(self) -> None:
+        budget = self.budget
+        if budget.grown > MEASURE_AFTER:
+            budget.grown = 0
+            if size_of(self._variables, settings.variable_bytes)[0] > settings.variable_bytes:
+                raise Stopped("TWF605", f"the variables take more than {settings.variable_bytes:,} bytes")
+        if budget.left >= 0:
+            return
+        if self._loop is None:  # nothing else on this worker goes on meanwhile
+            raise Stopped("TWF605", f"more than {budget.limit:,} units of work in one activity without a loop")
+        budget.left = budget.limit
         if self._ended or step_info().cancelled():
             raise CancelledError
 

@@ -3,7 +3,7 @@
 Rules:
 
 1. The body and every handler are strands. Nothing else moves a run: a strand goes on when what it waits for is there.
-2. Whatever suspends goes through `wait` or `next_token`; there the budget of statements begins anew and what queries
+2. Whatever suspends goes through `wait` or `next_token`; there the budget of work begins anew and what queries
    read is published.
 3. What is not the run's own doing (TWF6xx) parks it: nothing of the turn is written.
 """
@@ -40,6 +40,7 @@ from .statements import Exit
 from .strands import Strand, first_of
 from .targets import Target, find_workflow
 from .values import duration_of, incoming, outgoing, size_of
+from .work import MEMBERS_A_UNIT
 
 __all__ = ["CARRIED", "Execution"]
 
@@ -55,7 +56,7 @@ class Execution:
         self.port = port
         self.workflow = workflow
         self.bindings = bindings
-        self.budget = Budget(settings.statements)
+        self.budget = Budget(settings.units)
         self.changed = True
         self.variables: dict[str, Any] = {}
         self.handles: dict[str, Handle] = {}
@@ -276,6 +277,8 @@ class Execution:
         except (Fault, ValueError) as wrong:
             fault = wrong if isinstance(wrong, Fault) else Fault("TWF502", str(wrong))
             raise fault.at(self.workflow.file, self.workflow.line) from None
+        except Stopped as wrong:
+            self.stop(wrong.at(self.workflow.file, self.workflow.line))
 
     async def _limit(self, deadline: int, limit: Any) -> None:
         name = self.workflow.name
@@ -386,17 +389,17 @@ class Execution:
     def function(self, name: str) -> Callable[..., Any]:
         return pure_function(name, self.bindings)
 
-    def out_of_budget(self, line: int) -> None:
+    def out_of_budget(self) -> None:
         budget = self.budget
+        if budget.left >= 0:
+            limit = settings.variable_bytes
+            size, members = size_of(self.variables, limit)
+            if size > limit:
+                raise Stopped("TWF605", f"the variables take more than {limit:,} bytes")
+            budget.grown = 0
+            budget.left -= members // MEMBERS_A_UNIT  # measuring is work too
         if budget.left < 0:
-            raise Stopped(
-                "TWF605",
-                f"{budget.limit:,} statements ran without suspending, the last of them in the loop at line {line}",
-            )
-        budget.grown = 0
-        limit = settings.variable_bytes
-        if size_of(self.variables, limit) > limit:
-            raise Stopped("TWF605", f"the variables take more than {limit:,} bytes at line {line}")
+            raise Stopped("TWF605", f"more than {budget.limit:,} units of work were done without suspending")
 
     def stop(self, error: TwfError) -> NoReturn:
         self.port.park(error)

@@ -34,8 +34,9 @@ from .faults import Fault
 from .frames import Frame
 from .functions import PURE, append_to
 from .names import SHARED, Names
-from .operators import BINARY, negate
+from .operators import negate
 from .values import Record, is_list, is_map, kind_of, truth
+from .work import CALL, operation, spend, spend_members
 
 __all__ = ["Arguments", "Value", "compile_arguments", "compile_expression", "field_of", "item_of", "read_name"]
 
@@ -116,8 +117,8 @@ def _binary(node: Binary, names: Names) -> Value:
         return lambda frame: right(frame) if truth(value := left(frame)) else value
     if node.op == "or":
         return lambda frame: value if truth(value := left(frame)) else right(frame)
-    apply = BINARY[node.op]
-    return lambda frame: apply(left(frame), right(frame))
+    apply = operation(node.op)
+    return lambda frame: apply(frame, left(frame), right(frame))
 
 
 def _unary(node: Unary, names: Names) -> Value:
@@ -198,6 +199,7 @@ def _call(node: CallExpr, names: Names) -> Value:
 
         def builtin(frame: Frame) -> Any:
             args, kwargs = arguments(frame)
+            spend(frame, CALL)
             try:
                 return frame.host.builtin(name)(*args, **kwargs)
             except TypeError:
@@ -208,13 +210,14 @@ def _call(node: CallExpr, names: Names) -> Value:
     def function(frame: Frame) -> Any:
         host = frame.host.function(name)
         args, kwargs = arguments(frame)
+        spend(frame, CALL)
         return host(*args, **kwargs)
 
     return function
 
 
 def _pure(name: str, arguments: Arguments) -> Value:
-    function, least, most = PURE[name]
+    function, least, most, cost = PURE[name]
 
     def pure(frame: Frame) -> Any:
         args, kwargs = arguments(frame)
@@ -222,6 +225,9 @@ def _pure(name: str, arguments: Arguments) -> Value:
             wanted = str(least) if least == most else f"{least} to {most}" if most < 100 else f"at least {least}"
             raise Fault("TWF505", f"{name}() takes {wanted} arguments by position")
         try:
+            spend(frame, CALL)
+            if cost is not None:
+                spend_members(frame, cost(*args))
             return function(*args)
         except RecursionError:
             raise Fault("TWF502", f"{name}() was given a value that is nested too deeply") from None
@@ -247,6 +253,7 @@ def _method(node: CallExpr, arguments: Arguments, names: Names) -> Value:
         args, kwargs = arguments(frame)
         if kwargs or len(args) != 1:
             raise Fault("TWF505", "append() takes one value")
+        spend(frame, CALL)
         append_to(value, args[0])
         frame.host.changed = True
         frame.budget.grown += 8

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 if TYPE_CHECKING:
     from tenuto.errors import TwfError
 
     from .lines import Line
 
-__all__ = ["Budget", "Frame", "Host", "Variables"]
+__all__ = ["CALL", "MEASURE_AFTER", "Budget", "Frame", "Host", "Variables"]
 
 Variables = dict[str, Any]
+CALL: Final = 10  # units of work that a statement, a pass of a loop or a call is
+MEASURE_AFTER: Final = 256 * 1024  # items and characters assigned
 
 
 class Budget:
-    """How many more statements may run before something suspends, and how much variables have grown."""
+    """How much more work may be done before something suspends, and how much variables have grown."""
 
     __slots__ = ("grown", "left", "limit")
 
@@ -40,8 +42,8 @@ class Host(Protocol):
         """A host function that may be called here; `Stopped` if there is none."""
         ...
 
-    def out_of_budget(self, line: int) -> None:
-        """Many statements ran without suspending, or variables have grown: `Stopped` if it is too much."""
+    def out_of_budget(self) -> None:
+        """Much work was done without suspending, or variables have grown: `Stopped` if it is too much."""
         ...
 
     def stop(self, error: TwfError) -> NoReturn:

@@ -168,7 +168,7 @@ class _FanOut:
 
         async with execution.port.scope(self.name):
             try:
-                items = items_of(self._items(frame))
+                items = items_of(frame, self._items(frame))
             except Fault as fault:
                 raise fault.at(self._file, self._line) from None
             passes: list[dict[str, Any]] = []

@@ -10,10 +10,11 @@ from tenuto.kernel.location import iteration, use
 from ..ast import For
 from .expressions import compile_expression
 from .faults import Fault
-from .frames import Frame
+from .frames import CALL, Frame
 from .names import Names
 from .places import compile_store
 from .values import is_list, is_map, kind_of, truth
+from .work import spend, spend_members
 
 if TYPE_CHECKING:
     from tenuto.model.port import Port
@@ -23,9 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["compile_loop", "items_of"]
 
 
-def items_of(value: Any) -> list[Any]:
+def items_of(frame: Frame, value: Any) -> list[Any]:
     """What a loop goes over: a snapshot of a list's items or a map's keys."""
     if is_list(value) or is_map(value):
+        spend_members(frame, len(value))
         return list(value)
     raise Fault("TWF502", f"for goes over a list or a map, not {kind_of(value)}")
 
@@ -33,16 +35,12 @@ def items_of(value: Any) -> list[Any]:
 def compile_loop(compiler: Compiler, node: For, names: Names) -> tuple[Plain | None, Suspending | None]:
     body = compiler.block(node.body, names)
     passes = _passes(node, names)
-    line = compiler.line_of(node.start)
     plain = body.plain
     if plain is not None:
 
         def run_plain(frame: Frame) -> Flow:
-            budget = frame.budget
             for _ in passes(frame):
-                budget.left -= 1
-                if budget.left < 0:
-                    frame.host.out_of_budget(line)
+                spend(frame, CALL)
                 flow = plain(frame)
                 if flow is not None and flow != "continue":
                     return None if flow == "break" else flow
@@ -56,9 +54,7 @@ def compile_loop(compiler: Compiler, node: For, names: Names) -> tuple[Plain | N
         frame.loops += 1
         async with port.scope(place):
             for n, _ in enumerate(passes(frame)):
-                frame.budget.left -= 1
-                if frame.budget.left < 0:
-                    frame.host.out_of_budget(line)
+                spend(frame, CALL)
                 async with port.scope(iteration("for", n)):
                     flow = await body.run(frame.below())
                 if flow is not None and flow != "continue":
@@ -76,7 +72,7 @@ def _passes(node: For, names: Names) -> Callable[[Frame], Iterator[None]]:
         items = expr
 
         def each(frame: Frame) -> Iterator[None]:
-            for item in items_of(items(frame)):
+            for item in items_of(frame, items(frame)):
                 store(frame, item)
                 yield
 

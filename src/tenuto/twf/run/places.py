@@ -10,8 +10,8 @@ from .expressions import compile_expression, field_of, item_of, read_name
 from .faults import Fault
 from .frames import Frame
 from .names import SHARED, Names
-from .operators import BINARY
 from .values import is_list, is_map, kind_of
+from .work import operation
 
 __all__ = ["Bind", "Store", "compile_assign", "compile_binding", "compile_store"]
 
@@ -84,13 +84,13 @@ def _parts(value: Any, keys: list[str]) -> list[Any]:
 def compile_assign(node: Assign, names: Names) -> Callable[[Frame], None]:
     value = compile_expression(node.value, names)
     place: Expr = node.place
-    operator = None if node.op == "=" else BINARY[node.op[:-1]]
+    operator = None if node.op == "=" else operation(node.op[:-1])
     if isinstance(place, Name):
         store = compile_store(place.name, names)
         if operator is None:
             return lambda frame: store(frame, value(frame))
         read = read_name(place.name, names)
-        return lambda frame: store(frame, operator(read(frame), value(frame)))
+        return lambda frame: store(frame, operator(frame, read(frame), value(frame)))
     if isinstance(place, FieldAccess):
         owner, key = compile_expression(place.value, names), place.field.name
 
@@ -98,7 +98,7 @@ def compile_assign(node: Assign, names: Names) -> Callable[[Frame], None]:
             given = value(frame)
             target = owner(frame)
             if operator is not None:
-                given = operator(field_of(target, key), given)
+                given = operator(frame, field_of(target, key), given)
             if not isinstance(target, dict):
                 raise Fault("TWF503", f"{kind_of(target)} has no field {key}")
             _change(frame, cast("dict[str, Any]", target), key, given)
@@ -112,11 +112,11 @@ def compile_assign(node: Assign, names: Names) -> Callable[[Frame], None]:
             target, at = owner(frame), index(frame)
             if isinstance(target, dict) and type(at) is str:
                 if operator is not None:
-                    given = operator(item_of(cast("object", target), at), given)
+                    given = operator(frame, item_of(cast("object", target), at), given)
                 _change(frame, cast("dict[str, Any]", target), at, given)
                 return
             before = item_of(cast("object", target), at)  # raises unless there is such an item
-            _change(frame, cast("list[Any]", target), at, given if operator is None else operator(before, given))
+            _change(frame, cast("list[Any]", target), at, given if operator is None else operator(frame, before, given))
 
         return set_item
     raise AssertionError(place)  # the parser lets nothing else through

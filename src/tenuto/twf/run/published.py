@@ -7,6 +7,7 @@ from typing import Any, Final
 from tenuto.codec.values import dump
 from tenuto.errors import EncodingError, LimitError
 
+from .faults import Fault, Stopped
 from .values import outgoing
 
 __all__ = ["ABOUT", "published"]
@@ -18,13 +19,13 @@ def published(values: dict[str, Any]) -> bytes:
     """The variables, encoded; one that no store can hold is left out."""
     try:
         return dump(outgoing(values))
-    except (EncodingError, LimitError):
+    except (EncodingError, LimitError, Fault, Stopped):
         return dump({name: outgoing(value) for name, value in values.items() if _can_be_stored(value)})
 
 
 def _can_be_stored(value: Any) -> bool:
     try:
         dump(outgoing(value))
-    except (EncodingError, LimitError):
+    except (EncodingError, LimitError, Fault, Stopped):
         return False
     return True

@@ -52,7 +52,7 @@ class _Reader:
     changed = False
 
     def __init__(self, bindings: Bindings | None, about: Mapping[str, Any]) -> None:
-        self.budget = Budget(settings.statements)
+        self.budget = Budget(settings.units)
         self._bindings = bindings
         self._about = about  # the run, as of its last committed turn
 
@@ -72,9 +72,9 @@ class _Reader:
     def function(self, name: str) -> Callable[..., Any]:
         return pure_function(name, self._bindings)
 
-    def out_of_budget(self, line: int) -> None:
+    def out_of_budget(self) -> None:
         if self.budget.left < 0:
-            raise Stopped("TWF605", f"the query ran more than {settings.statements:,} statements")
+            raise Stopped("TWF605", f"the query did more than {self.budget.limit:,} units of work")
         self.budget.grown = 0
 
     def stop(self, error: TwfError) -> NoReturn:

@@ -8,7 +8,7 @@ __all__ = ["Settings", "settings"]
 class Settings:
     """Limits of every run of this process."""
 
-    statements = 100_000  # without suspending
+    units = 1_000_000  # of work without suspending; a statement is ten
     variable_bytes = 16 * 1024 * 1024
 
 

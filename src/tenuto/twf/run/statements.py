@@ -29,10 +29,11 @@ from ..ast import (
 from .expressions import compile_arguments, compile_expression
 from .failures import closed_with
 from .faults import Fault, Stopped
-from .frames import Frame
+from .frames import CALL, MEASURE_AFTER, Frame
 from .names import Names
 from .places import compile_assign
-from .values import Record, equal, outgoing, truth
+from .values import Record, outgoing, truth
+from .work import operation
 
 if TYPE_CHECKING:
     from .durable import Durable
@@ -91,10 +92,10 @@ class Compiler:
         def run(frame: Frame) -> Flow:
             budget = frame.budget
             for line, step in steps:
-                budget.left -= 1
+                budget.left -= CALL
                 try:
                     if budget.left < 0 or budget.grown > MEASURE_AFTER:
-                        frame.host.out_of_budget(line)
+                        frame.host.out_of_budget()
                     flow = step(frame)
                 except Fault as wrong:
                     raise wrong.at(file, line) from wrong.__cause__
@@ -116,10 +117,10 @@ class Compiler:
         async def run(frame: Frame) -> Flow:
             budget = frame.budget
             for line, plain, suspending in steps:
-                budget.left -= 1
+                budget.left -= CALL
                 try:
                     if budget.left < 0 or budget.grown > MEASURE_AFTER:
-                        frame.host.out_of_budget(line)
+                        frame.host.out_of_budget()
                     flow = plain(frame) if suspending is None else await suspending(frame)  # type: ignore[misc]
                 except Fault as wrong:
                     raise wrong.at(file, line) from wrong.__cause__
@@ -216,6 +217,7 @@ class Compiler:
 
     def _switch(self, node: Switch, names: Names) -> tuple[Plain | None, Suspending | None]:
         subject = compile_expression(node.subject, names)
+        same = operation("==")
         cases = [
             (compile_expression(case.value, names), self.block(case.body, names))
             for case in node.cases
@@ -225,7 +227,7 @@ class Compiler:
 
         def chosen(frame: Frame) -> Block:
             value = subject(frame)
-            return next((block for case, block in cases if equal(case(frame), value)), otherwise)
+            return next((block for case, block in cases if same(frame, case(frame), value)), otherwise)
 
         if all(block.plain is not None for _, block in cases) and otherwise.plain is not None:
             return lambda frame: cast("Plain", chosen(frame).plain)(frame), None
@@ -241,6 +243,3 @@ class Compiler:
         from .loops import compile_loop
 
         return compile_loop(self, node, names)
-
-
-MEASURE_AFTER: Final = 256 * 1024

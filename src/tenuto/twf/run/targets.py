@@ -75,7 +75,7 @@ class _Nobody:
     def function(self, name: str) -> Any:
         raise Stopped("TWF602", f"options of a definition cannot call {name}")
 
-    def out_of_budget(self, line: int) -> None:
+    def out_of_budget(self) -> None:
         return None
 
     def stop(self, error: Any) -> Any:

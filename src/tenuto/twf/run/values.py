@@ -15,23 +15,28 @@ from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeGuard
 
-from .faults import Fault
+from .faults import Fault, Stopped
+from .settings import settings
 
 __all__ = [
     "Record",
     "duration_of",
     "equal",
     "incoming",
+    "is_flat",
     "is_list",
     "is_map",
     "kind_of",
+    "length_of",
     "outgoing",
     "size_of",
     "text_of",
     "truth",
+    "weight_of",
 ]
 
 _SCALARS: Final = frozenset({type(None), bool, int, float, str, timedelta, datetime})
+_FLAT: Final = _SCALARS - {bool}  # to Python true is 1
 _KINDS: Final[dict[type, str]] = {
     type(None): "null",
     bool: "a bool",
@@ -43,6 +48,7 @@ _KINDS: Final[dict[type, str]] = {
     timedelta: "a duration",
     datetime: "a timestamp",
 }
+_LEAST_BYTES: Final = 9  # of a member, as `size_of` counts
 DEPTH: Final = 100  # as deep as a stored value may be
 
 
@@ -77,6 +83,11 @@ def truth(value: Any) -> bool:
     return bool(value) if type(value) in _KINDS or isinstance(value, Record) else True
 
 
+def is_flat(items: list[Any]) -> bool:
+    """True if these are numbers, strings, times and nulls, which Python compares as programs do."""
+    return _FLAT.issuperset(map(type, items))
+
+
 def equal(left: Any, right: Any, depth: int = 0) -> bool:
     """Deep equality: numbers by value, a bool is no number, constructors do not matter."""
     if left is right:
@@ -90,11 +101,11 @@ def equal(left: Any, right: Any, depth: int = 0) -> bool:
             and all(equal(value, right[key], depth + 1) for key, value in left.items())
         )
     if is_list(left):
-        return (
-            is_list(right)
-            and len(left) == len(right)
-            and all(equal(one, two, depth + 1) for one, two in zip(left, right, strict=True))
-        )
+        if not is_list(right) or len(left) != len(right):
+            return False
+        if is_flat(left) and is_flat(right):
+            return left == right
+        return all(equal(one, two, depth + 1) for one, two in zip(left, right, strict=True))
     if isinstance(left, bool) or isinstance(right, bool):
         return False  # the same bool is the same object
     if isinstance(left, int | float) and isinstance(right, int | float):
@@ -187,41 +198,81 @@ def outgoing(value: Any) -> Any:
     """A program's value as Python and the store see it: a copy in which constructed maps are plain dicts."""
     if type(value) in _SCALARS:
         return value
-    return _outgoing(value, 0)
+    return _Copy().of(value, 0)
 
 
-def _outgoing(value: Any, depth: int) -> Any:
-    if type(value) in _SCALARS:
-        return value
-    if depth > DEPTH:
-        raise Fault("TWF502", f"a value is nested deeper than {DEPTH}, or contains itself")
-    if is_map(value):
-        return {key: _outgoing(item, depth + 1) for key, item in value.items()}
-    if is_list(value):
-        return [_outgoing(item, depth + 1) for item in value]
-    return value
+class _Copy:
+    """One value on its way out, in which what is shared inside the run is there as often as it is reached."""
+
+    __slots__ = ("members",)
+
+    def __init__(self) -> None:
+        self.members = 0
+
+    def of(self, value: Any, depth: int) -> Any:
+        if type(value) in _SCALARS:
+            return value
+        if depth > DEPTH:
+            raise Fault("TWF502", f"a value is nested deeper than {DEPTH}, or contains itself")
+        if not is_map(value) and not is_list(value):
+            return value
+        self.members += len(value)
+        if self.members > settings.variable_bytes // _LEAST_BYTES:
+            raise Stopped("TWF605", f"a value has more than {self.members - 1:,} members")
+        if is_map(value):
+            return {key: self.of(item, depth + 1) for key, item in value.items()}
+        return [self.of(item, depth + 1) for item in value]
 
 
-def size_of(value: Any, limit: int) -> int:
-    """About how many bytes a value would take when stored; counting stops soon after the limit."""
+def length_of(value: Any) -> int:
+    """How many members or characters a value has; -1 for a kind that has none."""
+    return len(value) if isinstance(value, str | list | dict) else -1  # pyright: ignore[reportUnknownArgumentType]
+
+
+def size_of(value: Any, limit: int) -> tuple[int, int]:
+    """About how many bytes a value would take when stored, and how many members were counted for it.
+
+    Counting stops soon after the limit.
+    """
+    return _measured(value, limit, scalar=9, around=2)
+
+
+def weight_of(value: Any, limit: int) -> int:
+    """How many members and characters there are at every depth, shared ones each time; stops soon after the limit."""
+    return _measured(value, limit, scalar=1, around=0)[0]
+
+
+def _measured(value: Any, limit: int, *, scalar: int, around: int) -> tuple[int, int]:
     known: dict[int, int] = {}
     open_now: set[int] = set()
+    counted = 0
 
     def measure(item: Any) -> int:
+        nonlocal counted
         if isinstance(item, str):
-            return len(item) + 2
+            return len(item) + around
         if not is_list(item) and not is_map(item):
-            return 9
+            return scalar
         key = id(item)
         if key in known:
             return known[key]
         if key in open_now or len(open_now) > 10 * DEPTH:
             raise Fault("TWF502", "a list or map contains itself")
+        if is_list(item) and not (kinds := set(map(type, item))) - _SCALARS:
+            counted += len(item)
+            if str not in kinds:
+                known[key] = around + 1 + scalar * len(item)
+                return known[key]
+            if kinds == {str}:
+                known[key] = around + 1 + sum(map(len, item)) + around * len(item)
+                return known[key]
+            counted -= len(item)
         open_now.add(key)
-        total = 3
+        total = around + 1
         members: Any = item.items() if is_map(item) else enumerate(item)
         for name, member in members:
-            total += (len(name) + 2 if isinstance(name, str) else 0) + measure(member)
+            total += (len(name) + around if isinstance(name, str) else 0) + measure(member)
+            counted += 1
             if total > limit:
                 break
         open_now.discard(key)
@@ -229,6 +280,6 @@ def size_of(value: Any, limit: int) -> int:
         return total
 
     try:
-        return measure(value)
+        return measure(value), counted
     except RecursionError:
         raise Fault("TWF502", "a list or map is nested too deeply, or contains itself") from None
