@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -40,8 +41,20 @@ def postgres_server() -> Iterator[Any]:
 
 
 @pytest.fixture
-def postgres_url(postgres_server: Any) -> Iterator[str]:
+def postgres_url(new_postgres_url: Callable[[], str]) -> str:
     """An empty schema of its own, as a URL."""
+    return new_postgres_url()
+
+
+@pytest.fixture
+def new_postgres_url(postgres_server: Any) -> Iterator[Callable[[], str]]:
+    """Makes empty schemas, as URLs; they go with the test."""
+    with ExitStack() as schemas:
+        yield lambda: schemas.enter_context(_schema(postgres_server))
+
+
+@contextmanager
+def _schema(postgres_server: Any) -> Iterator[str]:
     import psycopg
 
     schema = f"t{os.getpid()}_{next(_NUMBERS)}"
