@@ -171,13 +171,14 @@ def _start_child(
                 priority=command.priority,
             )
         )
-    elif other.parent != here:
-        if command.if_exists == "attach" and other.target == command.target:
+    elif other.parent == here or (command.if_exists == "attach" and other.target == command.target):
+        # The same child again, after a rewind: it may have ended meanwhile, and told nobody who still waits (P8).
+        if other.parent != here or not command.detached:
             effects.followed.append((command.run, here[1]))
-        else:
-            error = ChildStartError(f"run id {command.run!r} is in use by {other.target}, {other.status}")
-            effects.facts.append(Done(command.location, 0, Err(dump(error))))
-            return
+    else:
+        error = ChildStartError(f"run id {command.run!r} is in use by {other.target}, {other.status}")
+        effects.facts.append(Done(command.location, 0, Err(dump(error))))
+        return
     if command.detached:
         effects.facts.append(Done(command.location, 0, Ok(b"")))
 

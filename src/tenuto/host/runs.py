@@ -374,7 +374,10 @@ class HeldRun:
             self._awaits_mail = bool(turn.waiting.signals or turn.waiting.updates)
             return "suspended"
         if result is not None and not turn.waiting.in_flight:
-            self.mail_arrived()  # mail came while it was being committed: the lease was kept for it
+            # Mail came while it was being committed: the lease was kept for it. Without any there is no turn to take.
+            await self._read_mail()
+            if self._facts:
+                self._touch()
         return None
 
     def _note_buffered(self) -> None:

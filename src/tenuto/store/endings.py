@@ -65,7 +65,7 @@ def outcome_of(run_id: str, status: str, rows: EncodedBatch) -> tuple[bytes | No
         failure = ChildFailedError(f"child run {run_id} failed")
         failure.__cause__ = load(written[_ERROR]) if _ERROR in written else None
         return None, dump_error(failure)
-    return None, cancelled_child(run_id)
+    return None, terminated_child(run_id, None) if status == "terminated" else cancelled_child(run_id)
 
 
 def cancelled_child(run_id: str) -> bytes:

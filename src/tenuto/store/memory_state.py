@@ -120,6 +120,7 @@ class RunState:
     pause_requested: bool = False
     resume: int | None = None  # its pending wake-up, if there is one: its place in the queue
     inbox_seq: int = 0
+    inbox_seen: int = 0  # the last number that a committed turn was given
     inbox: dict[int, tuple[Mail, str | None]] = field(default_factory=dict[int, "tuple[Mail, str | None]"])
     signal_ids: set[str] = field(default_factory=set[str])
     answers: dict[str, tuple[bytes, int]] = field(default_factory=dict[str, "tuple[bytes, int]"])

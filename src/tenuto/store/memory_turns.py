@@ -69,6 +69,7 @@ def reopen(shelf: Shelf, back: TurnCommit) -> None:
     run.epoch += 1
     run.pause_requested = False
     run.reclaims = run.timer_count = 0
+    run.inbox_seen = run.inbox_seq  # whoever claims it reads all the mail there is; its end may have deleted some
     run.key = run.alarm = None
     run.table.apply(back.rows)
     _write_effects(shelf, run, back)
@@ -106,11 +107,13 @@ def _write_effects(shelf: Shelf, run: RunState, commit: TurnCommit) -> tuple[Out
 
 
 def _start_child(shelf: Shelf, run: RunState, new: NewRun) -> None:
-    """A child, or, where its id is another's, a refusal in the parent's own inbox. The same child again is no news."""
+    """A child, or, where its id is another's, a refusal in the parent's own inbox. The same child again is followed."""
     if create(shelf, new) or new.parent is None:
         return
     known = shelf.runs.get(new.id)
     if known is not None and known.new.parent == new.parent:
+        if not new.detached:
+            _follow(shelf, run, new.id, new.parent[1])
         return
     target, status = (known.new.target, known.status) if known is not None else (f"key {new.key!r}", "open")
     error = refused_child(new.id, target, status)
@@ -119,8 +122,10 @@ def _start_child(shelf: Shelf, run: RunState, new: NewRun) -> None:
 
 
 def _follow(shelf: Shelf, run: RunState, target: str, location: str) -> None:
-    """The run hears of the end of one it did not start: when it comes, or at once if it has come."""
+    """The run hears of the end of one that is there already: when it comes, or at once if it has come."""
     followed = shelf.runs.get(target)
+    if followed is not None and followed.open and followed.told == (run.id, location):
+        return  # its own child, which will tell it
     if followed is None or followed.open:
         shelf.watchers.setdefault(target, []).append(Watcher(run.id, location, f"{run.id}:{location}"))
         return
@@ -144,18 +149,19 @@ def _move(shelf: Shelf, run: RunState, commit: TurnCommit) -> bool:
         tell_watchers(shelf, run.id, lambda: outcome_of(run.id, commit.status, commit.rows))
         return False
     run.reason = run.parked_by = None
+    run.inbox_seen = max(run.inbox_seen, commit.seen)
     run.alarm = commit.alarm
     run.run_no += commit.continued
     if commit.status == "suspended":
-        return _suspend(run, commit.seen)
+        return _suspend(run)
     run.status = "running"
     return True
 
 
-def _suspend(run: RunState, seen: int) -> bool:
+def _suspend(run: RunState) -> bool:
     """A pause that was asked for comes now; mail that came meanwhile keeps the run running (V1)."""
     run.timer_count = len(run.timers) if run.alarm is not None else 0
-    if not run.pause_requested and run.inbox_seq > seen:
+    if not run.pause_requested and run.inbox_seq > run.inbox_seen:
         run.status = "running"
         return True
     run.status = "paused" if run.pause_requested else "suspended"

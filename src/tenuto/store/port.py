@@ -224,7 +224,7 @@ class TurnCommit(NamedTuple):
     tasks: tuple[EnqueueTask, ...] = ()
     cancelled_tasks: tuple[str, ...] = ()
     outgoing: tuple[Outgoing, ...] = ()
-    followed: tuple[tuple[str, str], ...] = ()  # runs it did not start: their id, and where its own operation is
+    followed: tuple[tuple[str, str], ...] = ()  # runs that are there already: their id, and where its own operation is
     closed_hooks: tuple[str, ...] = ()  # hashes of tokens that are free again
     answers: tuple[tuple[str, bytes], ...] = ()  # rejected updates: their id and a dumped error
     seen: int = 0  # the last mail number this run has been given

@@ -247,7 +247,7 @@ run AS MATERIALIZED (
       JOIN executions e ON e.id = ANY (ARRAY[t.run])
      WHERE e.epoch = t.epoch AND e.status = 'running'
        AND (t.status IN ('running', 'suspended')
-            OR (e.inbox_seq <= t.seen
+            OR (e.inbox_seq <= greatest(e.inbox_seen, t.seen)
                 AND (SELECT 1 FROM workflow_inbox i WHERE i.workflow_id = e.id AND i.answer IS NULL LIMIT 1) IS NULL))
      ORDER BY e.id || '' FOR NO KEY UPDATE OF e),
 put AS (
@@ -279,9 +279,9 @@ alarmed AS (
 moved AS (
     UPDATE executions e
        SET status = CASE WHEN t.status <> 'suspended' THEN t.status WHEN e.pause_requested THEN 'paused'
-                         WHEN e.inbox_seq > t.seen THEN 'running' ELSE 'suspended' END,
+                         WHEN e.inbox_seq > greatest(e.inbox_seen, t.seen) THEN 'running' ELSE 'suspended' END,
            lease_owner = CASE WHEN t.status = 'running'
-                                OR (t.status = 'suspended' AND NOT e.pause_requested AND e.inbox_seq > t.seen)
+                                OR (t.status = 'suspended' AND NOT e.pause_requested AND e.inbox_seq > greatest(e.inbox_seen, t.seen))
                               THEN e.lease_owner END,
            holds_slot = e.holds_slot AND (t.status = 'running' OR (t.status = 'suspended' AND NOT e.pause_requested)),
            pause_requested = e.pause_requested AND t.status = 'running',
@@ -325,7 +325,7 @@ run AS MATERIALIZED (
       JOIN executions e ON e.id = ANY (ARRAY[t.run])
      WHERE e.epoch = t.epoch AND e.status = 'running'
        AND CASE WHEN t.ends
-                THEN e.inbox_seq <= t.seen
+                THEN e.inbox_seq <= greatest(e.inbox_seen, t.seen)
                  AND (SELECT 1 FROM workflow_inbox i WHERE i.workflow_id = e.id AND i.answer IS NULL LIMIT 1) IS NULL
                 ELSE e.reclaims = 0 AND e.alarm IS NOT DISTINCT FROM tenuto_time(t.alarm) AND e.inbox_seen >= t.seen END
      ORDER BY e.id || '' FOR NO KEY UPDATE OF e),
@@ -606,10 +606,12 @@ SELECT leased.* FROM leased ORDER BY leased.priority DESC, leased.ready_at, leas
 -- raise_epoch: a lease on one run by id; every older one can no longer write.
 UPDATE executions SET epoch = epoch + 1 WHERE id = %(run)s AND type = 'workflow' RETURNING epoch
 
--- reopen_run: a run that goes back is open again, and nobody's; its key may have been given to another meanwhile.
+-- reopen_run: a run that goes back is open again, and nobody's; its key may have been given to another meanwhile. Whoever
+-- claims it reads all the mail there is, so none counts as news: its end may have deleted some.
 UPDATE executions
    SET status = 'suspended', epoch = epoch + 1, lease_owner = NULL, completed_at = NULL, reason = NULL,
-       parked_by = NULL, pause_requested = false, reclaims = 0, dedup_key = NULL, alarm = NULL, timer_count = 0
+       parked_by = NULL, pause_requested = false, reclaims = 0, dedup_key = NULL, alarm = NULL, timer_count = 0,
+       inbox_seen = inbox_seq
  WHERE id = %(run)s
 
 -- absorb: the owner of live runs takes their wake-ups, before it reads their mail (Q5). One whose cause is not
@@ -633,10 +635,11 @@ UPDATE executions e
    AND (e.inbox_seen < t.seen OR e.alarm IS DISTINCT FROM tenuto_time(t.alarm) OR (t.progress AND e.reclaims > 0))
 
 -- suspend_turns: runs that wait. A pause that was asked for comes now; mail that came meanwhile keeps one running (V1).
+-- Mail below `inbox_seen` was given to a turn before: a run just loaded has been given what is left of it.
 UPDATE executions e
-   SET status = CASE WHEN e.pause_requested THEN 'paused' WHEN e.inbox_seq > t.seen THEN 'running'
+   SET status = CASE WHEN e.pause_requested THEN 'paused' WHEN e.inbox_seq > greatest(e.inbox_seen, t.seen) THEN 'running'
                      ELSE 'suspended' END,
-       lease_owner = CASE WHEN NOT e.pause_requested AND e.inbox_seq > t.seen THEN e.lease_owner END,
+       lease_owner = CASE WHEN NOT e.pause_requested AND e.inbox_seq > greatest(e.inbox_seen, t.seen) THEN e.lease_owner END,
        holds_slot = e.holds_slot AND NOT e.pause_requested, pause_requested = false, inbox_seen = greatest(e.inbox_seen, t.seen), alarm = tenuto_time(t.alarm),
        reclaims = CASE WHEN t.progress THEN 0 ELSE e.reclaims END, reason = NULL, parked_by = NULL,
        run_no = e.run_no + t.continued, definition = coalesce(t.definition, e.definition),
@@ -760,7 +763,7 @@ ON CONFLICT (key) DO UPDATE SET details = excluded.details, at = excluded.at
 SELECT details FROM step_details WHERE key = %(key)s
 
 -- lock_followed: a run that is to be followed. The lock waits for one that is just closing: it has read its followers.
-SELECT status FROM executions WHERE id = %(id)s FOR NO KEY UPDATE
+SELECT status, parent_workflow_id, parent_op FROM executions WHERE id = %(id)s FOR NO KEY UPDATE
 
 -- insert_watcher: a task whose key is taken, or a run that attaches, follows the execution that is there.
 INSERT INTO watchers (target_id, workflow_id, op, task_id) VALUES (%(target)s, %(run)s, %(op)s, %(task)s)

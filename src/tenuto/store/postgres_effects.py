@@ -108,8 +108,10 @@ async def _write_tasks(transaction: Transaction, commits: Sequence[TurnCommit]) 
 
 
 async def _follow(transaction: Transaction, run_id: str, target: str, location: str) -> None:
-    """The run hears of the end of one it did not start: when it comes, or at once if it has come."""
+    """The run hears of the end of one that is there already: when it comes, or at once if it has come."""
     found = await transaction.one("lock_followed", {"id": target})
+    if found is not None and found[0] not in CLOSED and (found[1], found[2]) == (run_id, location):
+        return  # its own child, which will tell it
     if found is None or found[0] not in CLOSED:
         watcher = {"target": target, "run": run_id, "op": location, "task": f"{run_id}:{location}"}
         await transaction.run("insert_watcher", watcher)
@@ -121,13 +123,15 @@ async def _follow(transaction: Transaction, run_id: str, target: str, location: 
 
 
 async def _start_children(transaction: Transaction, children: Sequence[tuple[str, NewRun]]) -> None:
-    """Children, or, where an id is another's, a refusal in the parent's own inbox. The same child again is no news."""
+    """Children, or, where an id is another's, a refusal in the parent's own inbox. The same child again is followed."""
     started = [(run_id, new, await transaction.start("insert_run", new_run(new))) for run_id, new in children]
     for run_id, new, cursor in started:
         if await cursor.fetchall() or new.parent is None:
             continue
         known = await transaction.one("child_origin", {"id": new.id})
         if known is not None and (known[0], known[1]) == new.parent:
+            if not new.detached:
+                await _follow(transaction, run_id, new.id, new.parent[1])
             continue
         target, status = (known[2], known[3]) if known is not None else (f"key {new.key!r}", "open")
         mail = result(new.parent[1], None, refused_child(new.id, target, status), 1, transaction.now)

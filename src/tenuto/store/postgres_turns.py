@@ -233,7 +233,9 @@ async def _lock(transaction: Transaction, commits: Sequence[TurnCommit]) -> dict
     outgoing = [one for commit in commits for one in commit.outgoing]
     return await lock(
         transaction,
-        {commit.lease.run_id for commit in commits} | {one.run_id for one in outgoing},
+        {commit.lease.run_id for commit in commits}
+        | {one.run_id for one in outgoing}
+        | {target for commit in commits for target, _ in commit.followed},
         ending=[
             *(task_id for commit in commits for task_id in commit.cancelled_tasks),
             *(one.run_id for one in outgoing if one.mail.kind is MailKind.CANCEL),

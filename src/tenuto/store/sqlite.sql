@@ -332,10 +332,12 @@ RETURNING id, target_name, args, epoch, attempt, max_attempts, backoff_ms, backo
 -- raise_epoch: a lease on one run by id; every older one can no longer write.
 UPDATE executions SET epoch = epoch + 1 WHERE id = :run AND type = 'workflow' RETURNING epoch
 
--- reopen_run: a run that goes back is open again, and nobody's; its key may have been given to another meanwhile.
+-- reopen_run: a run that goes back is open again, and nobody's; its key may have been given to another meanwhile. Whoever
+-- claims it reads all the mail there is, so none counts as news: its end may have deleted some.
 UPDATE executions
    SET status = 'suspended', epoch = epoch + 1, lease_owner = NULL, completed_at = NULL, reason = NULL,
-       parked_by = NULL, pause_requested = 0, reclaims = 0, dedup_key = NULL, alarm = NULL, timer_count = 0
+       parked_by = NULL, pause_requested = 0, reclaims = 0, dedup_key = NULL, alarm = NULL, timer_count = 0,
+       inbox_seen = inbox_seq
  WHERE id = :run AND type = 'workflow' RETURNING id
 
 -- pending_resumes: whether there is anything to absorb; a read, so that the usual case costs no commit.
@@ -369,9 +371,10 @@ SELECT 1 FROM workflow_inbox WHERE workflow_id = :run AND kind = 'cancel' AND se
 UPDATE executions SET inbox_seen = ?2, alarm = ?3, reclaims = ?4 WHERE id = ?1
 
 -- turn_suspend: a run that waits. A pause that was asked for comes now; mail that came meanwhile keeps it running (V1).
+-- Mail below `inbox_seen` was given to a turn before: a run just loaded has been given what is left of it.
 UPDATE executions
-   SET status = CASE WHEN pause_requested THEN 'paused' WHEN inbox_seq > :seen THEN 'running' ELSE 'suspended' END,
-       lease_owner = CASE WHEN NOT pause_requested AND inbox_seq > :seen THEN lease_owner END,
+   SET status = CASE WHEN pause_requested THEN 'paused' WHEN inbox_seq > max(inbox_seen, :seen) THEN 'running' ELSE 'suspended' END,
+       lease_owner = CASE WHEN NOT pause_requested AND inbox_seq > max(inbox_seen, :seen) THEN lease_owner END,
        holds_slot = CASE WHEN pause_requested THEN 0 ELSE holds_slot END, pause_requested = 0, inbox_seen = max(inbox_seen, :seen), alarm = :alarm, reason = NULL, parked_by = NULL,
        reclaims = CASE WHEN :progress THEN 0 ELSE reclaims END,
        run_no = run_no + :continued, definition = coalesce(:definition, definition),

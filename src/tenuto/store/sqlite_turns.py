@@ -272,8 +272,10 @@ def _needs_alarm(commit: TurnCommit, alarm: int | None) -> bool:
 
 
 def _follow(connection: Connection, run_id: str, target: str, location: str) -> None:
-    """The run hears of the end of one it did not start: when it comes, or at once if it has come."""
+    """The run hears of the end of one that is there already: when it comes, or at once if it has come."""
     record = get(connection, target)
+    if record is not None and record.status not in CLOSED and record.parent == (run_id, location):
+        return  # its own child, which will tell it
     if record is None or record.status not in CLOSED:
         watcher = {"target": target, "run": run_id, "op": location, "task": f"{run_id}:{location}"}
         connection.run("insert_watcher", watcher)
@@ -288,11 +290,13 @@ def _timer_id(run_id: str, location: str) -> str:
 
 
 def _start_child(connection: Connection, run_id: str, run: NewRun) -> None:
-    """A child, or, where its id is another's, a refusal in the parent's own inbox. The same child again is no news."""
+    """A child, or, where its id is another's, a refusal in the parent's own inbox. The same child again is followed."""
     if create(connection, run) or run.parent is None:
         return
     known = connection.one("child_origin", {"id": run.id})
     if known is not None and (known[0], known[1]) == run.parent:
+        if not run.detached:
+            _follow(connection, run_id, run.id, run.parent[1])
         return
     target, status = (known[2], known[3]) if known is not None else (f"key {run.key!r}", "open")
     mail = result(run.parent[1], None, refused_child(run.id, target, status), 1, connection.now)
