@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+RUNTIME := .venv/.runtime
 
 .DEFAULT_GOAL := help
 .PHONY: help fmt lint type test demo bench chaos fuzz check clean
@@ -12,6 +13,12 @@ help:    ## this list
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,lsp]'
+	touch $@ $(RUNTIME)
+
+# What users install, without the development tools.
+$(RUNTIME): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
 	touch $@
 
 fmt: $(READY)    ## format and sort imports
@@ -30,7 +37,7 @@ type: $(READY)    ## mypy and pyright, both strict
 test: lint type    ## everything CI runs: lint, types and every test
 	$(BIN)/pytest -n 2 --dist worksteal -q
 
-demo: $(READY)    ## the main job, surviving a crash, on the embedded default
+demo: $(RUNTIME)    ## the main job, surviving a crash, on the embedded default
 	$(BIN)/tenuto demo
 
 bench: $(READY)    ## ratios within one run each: kernel, entities, directives, TWF, and beside the peers that are installed

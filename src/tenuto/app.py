@@ -565,7 +565,7 @@ def _engine_of(url: str, options: WorkerOptions | None, limits: Limits | None, c
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "temporalio":
             raise
-        raise ConfigError("Temporal needs its SDK: pip install 'tenuto[temporal]'") from None
+        raise ConfigError("Temporal needs its SDK: pip install 'temporalio'") from None
     return TemporalEngine(url, options)
 
 

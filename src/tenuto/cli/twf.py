@@ -328,7 +328,7 @@ def lsp(as_json: bool) -> None:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in ("pygls", "lsprotocol"):
             raise
-        raise UsageProblem("the language server needs an extra: pip install 'tenuto[lsp]'") from error
+        raise UsageProblem("the language server needs pygls: pip install 'pygls'") from error
     if as_json:
         print_json(capabilities())
         return

@@ -158,7 +158,7 @@ def _yaml(path: Path, text: str) -> Any:
     try:
         import yaml
     except ModuleNotFoundError as error:
-        raise UsageProblem("scripts in YAML need an extra: pip install 'tenuto[yaml]'") from error
+        raise UsageProblem("scripts in YAML need a parser: pip install 'pyyaml'") from error
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:

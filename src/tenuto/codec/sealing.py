@@ -199,5 +199,5 @@ def _cipher(key: bytes) -> Any:
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ImportError as missing:
-        raise ConfigError("encryption needs cryptography: pip install 'tenuto[encryption]'") from missing
+        raise ConfigError("encryption needs cryptography: pip install 'cryptography'") from missing
     return AESGCM(key)

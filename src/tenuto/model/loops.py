@@ -71,7 +71,8 @@ def loop(
     """What the body broke with, after any number of iterations in bounded history.
 
     Every `commit_interval` iterations the state is stored and replay starts from there, so only the state may carry
-    anything from one iteration to later ones; what a body changes elsewhere is lost at a commit.
+    anything from one iteration to later ones; what a body changes elsewhere is lost at a commit. So is what a task
+    beside the loop was fed by it: a producer in the body with a consumer outside it parks at the first restart.
 
         async def poll(seen: int) -> Continue[int] | Break[str]:
             page = await fetch_page(seen)

@@ -33,7 +33,7 @@ try:
     from tenuto.store import postgres_arrays
     from tenuto.store.postgres_wire import Connection, Row, Values, Wire
 except ImportError as missing:
-    raise ConfigError("the Postgres store needs psycopg: pip install 'tenuto[postgres]'") from missing
+    raise ConfigError("the Postgres store needs psycopg: pip install 'psycopg[binary,pool]'") from missing
 
 __all__ = [
     "INSISTED",
