@@ -304,6 +304,7 @@ class Caller:
 
     def control(self) -> Any:
         run, worker = self.draw.choice(RUNS), self.draw.choice(WORKERS)
+        begun = [task.id for task in self.tasks]
         back = self.full(Lease(run, 0), None, 0)._replace(status="suspended", continued=False)
         return self.draw.choice(
             (
@@ -315,6 +316,7 @@ class Caller:
                 lambda store: store.terminate(run, "x"),
                 lambda store: store.absorb(worker, [run]),
                 lambda store: store.deregister(worker),
+                lambda store: store.deregister(worker, begun),
                 lambda store: store.delete([run]),
                 lambda store: store.open_hook(run, run, "token"),
                 lambda store: store.reopen(back),

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tenuto.codec.values import load
+from tenuto.errors import StepOutcomeUnknownError
 from tenuto.store.port import NewTimer, TaskEnd, TurnCommit
 
 LEASE = 30_000
@@ -229,6 +231,45 @@ async def test_a_worker_that_leaves_gives_everything_back_uncounted(world: Any, 
     assert await world.claimed("v") == ["r"]
     (again,) = await store.claim_tasks("v", ["step"], None, 10)
     assert (again.id, again.attempt) == ("t", 1)
+
+
+@pytest.mark.parametrize("leaves", [True, False], ids=["the worker leaves", "the worker has lost sight of it"])
+async def test_an_attempt_that_had_begun_counts_when_its_task_is_given_back(
+    world: Any, store: Any, leaves: bool
+) -> None:
+    """P2, R067: the last one is `interrupted` and not run again; with attempts left it is retried after its delay."""
+    await world.worker()
+    await world.suspended("parent")
+    for name, attempts in (("once", 1), ("often", 3), ("waiting", 1)):
+        await store.enqueue(world.task(name, max_attempts=attempts))
+    claimed = {task.id: task for task in await store.claim_tasks("w", ["step"], None, 10)}
+    if leaves:
+        await store.deregister("w", ["once", "often", "not ours"])
+    else:
+        await store.give_back_tasks("w", [], ["once", "often", "not ours"])
+    await world.worker("v")
+    (again,) = await store.claim_tasks("v", ["step"], None, 10)
+    assert (again.id, again.attempt) == ("waiting", 1)  # nobody had begun it
+    once = await store.task("once")
+    assert (once.status, once.attempts) == ("failed", 1)
+    error = load(once.error)
+    assert (type(error), error.kind) == (StepOutcomeUnknownError, "interrupted")
+    assert (await store.task("often")).status == "scheduled"
+    world.clock.ms += 200
+    await store.fire_timers(10)
+    (retried,) = await store.claim_tasks("v", ["step"], None, 10)
+    assert (retried.id, retried.attempt) == ("often", 2)
+    for late in claimed.values():
+        assert not await store.end_task(TaskEnd(late.id, late.epoch, b"late", None, late.attempt))
+
+
+async def test_a_begun_task_that_was_asked_to_stop_is_cancelled_when_its_worker_leaves(world: Any, store: Any) -> None:
+    await world.worker()
+    await store.enqueue(world.task("t", max_attempts=3))
+    await store.claim_tasks("w", ["step"], None, 10)
+    await store.cancel_task("t")
+    await store.deregister("w", ["t"])
+    assert (await store.task("t")).status == "cancelled"
 
 
 async def test_a_worker_gives_back_tasks_it_was_given_and_never_heard_of(world: Any, store: Any) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from tenuto.codec.values import dump, load
@@ -18,10 +20,27 @@ from tenuto.kernel.location import parse
 from tenuto.kernel.operations import Err, Ok, StepSpec, TimedOut
 from tenuto.kernel.retries import GiveUp, Retry, judge
 from tenuto.model.definitions import Step
-from tenuto.model.steps import StepCall
+from tenuto.model.steps import Implementation, StepCall
 from tenuto.store.port import ClaimedTask, Store, TaskEnd
 
 __all__ = ["Tasks"]
+
+
+class _TaskCall(StepCall):
+    """The call of a task's step; it tells when the step itself begins."""
+
+    __slots__ = ("begins",)
+
+    begins: Callable[[], None]
+
+    def prepare(self) -> tuple[Implementation, Sequence[Any], Mapping[str, Any], Mapping[str, Any]]:
+        (function, is_inline), args, kwargs, captured = super().prepare()
+
+        def begin(*args: Any, **kwargs: Any) -> Any:
+            self.begins()
+            return function(*args, **kwargs)
+
+        return (begin, is_inline), args, kwargs, captured
 
 
 class Tasks:
@@ -43,6 +62,9 @@ class Tasks:
         self._claimed: dict[str, ClaimedTask] = {}
         self._attempting: set[str] = set()  # those whose step is running: only then can one be stopped
         self._stopped: set[str] = set()  # those that were asked to stop and are stopping
+        self._begun: set[str] = set()  # those whose step has begun, until their end is stored (P2)
+        self._beginning = threading.Lock()  # a `def` begins in a thread of its own, when one is free
+        self._closed = False
         self.under_way: dict[str, asyncio.Task[None]] = {}
 
     def __len__(self) -> int:
@@ -54,8 +76,27 @@ class Tasks:
 
     def begin(self, task: ClaimedTask) -> None:
         """Runs an attempt that was claimed."""
+        self._begun.discard(task.id)
         self._claimed[task.id] = task
         self.under_way[task.id] = asyncio.create_task(self._run(task))
+
+    def close(self) -> list[str]:
+        """Lets no further step begin, not even in a thread that is about to; the tasks whose step has."""
+        with self._beginning:
+            self._closed = True
+            return list(self._begun)
+
+    def _note_begun(self, task_id: str) -> None:
+        with self._beginning:
+            if self._closed:
+                raise asyncio.CancelledError
+            self._begun.add(task_id)
+
+    async def give_back(self, worker_id: str) -> None:
+        """Gives back what is leased by this worker and not under way: nobody knows why, so nothing runs it here."""
+        kept = list(self.under_way)
+        await self._store.give_back_tasks(worker_id, kept, [task for task in self._begun if task not in kept])
+        self._begun.intersection_update(self.under_way)
 
     async def stop_flagged(self, worker_id: str) -> None:
         """Stops what was asked to stop, if its step is still running; one that has ended keeps its result."""
@@ -70,6 +111,7 @@ class Tasks:
             if step is None:
                 return
             await self._store_end(task, step, await self._attempt(task, step))
+            self._begun.discard(task.id)
             self._tell(task.id, None)
         finally:
             del self.under_way[task.id]
@@ -87,7 +129,8 @@ class Tasks:
 
     async def _attempt(self, task: ClaimedTask, step: Step[..., Any]) -> Ok | Err | TimedOut | None:
         """How the attempt went; None: it was asked to stop, and has."""
-        call = StepCall(step, None, task.input)
+        call = _TaskCall(step, None, task.input)
+        call.begins = partial(self._note_begun, task.id)
         place = parse(task.location)
         spec = StepSpec(step.name, timeout_ms=task.timeout_ms, heartbeat_ms=task.heartbeat_ms)
         command = RunStep(place, task.attempt, call, spec, task.id)

@@ -157,12 +157,13 @@ class Worker:
         for task in work:
             task.cancel()
         await asyncio.gather(*work, return_exceptions=True)
+        begun = self._tasks.close()
         for held in (*self._held.values(), *self._cache):
             held.drop()
         if self._renewal is not None:
             await asyncio.to_thread(self._renewal.stop)
         with suppress(EnvironmentFault):
-            await self._store.deregister(self._id)
+            await self._store.deregister(self._id, begun)
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def hurry(self) -> None:
@@ -500,7 +501,7 @@ class Worker:
                 raise
 
     async def _take_up_orphans(self) -> None:
-        await self._store.give_back_tasks(self._id, list(self._tasks.under_way))
+        await self._tasks.give_back(self._id)
         begun = self._begun_meanwhile = {*self._held, *self._meant}
         try:
             leased = await self._store.leased(self._id)

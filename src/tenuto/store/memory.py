@@ -220,8 +220,8 @@ class MemoryStore(MemoryHousekeeping, MemoryPrograms, MemoryQueueing):
         worker.lease_until = self._shelf.clock() + lease_ms
         return True
 
-    async def deregister(self, worker_id: str) -> None:
-        memory_workers.deregister(self._shelf, worker_id)
+    async def deregister(self, worker_id: str, begun: Sequence[str] = ()) -> None:
+        memory_workers.deregister(self._shelf, worker_id, begun)
         self._changes.happened()
 
     async def claim(self, run_id: str) -> Lease:
@@ -239,8 +239,8 @@ class MemoryStore(MemoryHousekeeping, MemoryPrograms, MemoryQueueing):
     ) -> list[ClaimedTask]:
         return memory_tasks.claim_tasks(self._shelf, worker_id, known, queues, limit)
 
-    async def give_back_tasks(self, worker_id: str, kept: Sequence[str]) -> None:
-        memory_workers.give_back_tasks(self._shelf, worker_id, kept)
+    async def give_back_tasks(self, worker_id: str, kept: Sequence[str], begun: Sequence[str] = ()) -> None:
+        memory_workers.give_back_tasks(self._shelf, worker_id, kept, begun)
         self._changes.happened()
 
     async def leased(self, worker_id: str) -> list[Claim]:

@@ -36,28 +36,32 @@ def release(shelf: Shelf, run: RunState) -> None:
     shelf.wake(run)
 
 
-def deregister(shelf: Shelf, worker_id: str) -> None:
-    """Runs suspended and woken, tasks pending; neither counts as reclaim or attempt."""
+def deregister(shelf: Shelf, worker_id: str, begun: Sequence[str]) -> None:
+    """Runs suspended and woken, tasks pending; neither counts as reclaim or attempt, but for tasks it had begun."""
     for run in shelf.runs.values():
         if run.lease_owner == worker_id:
             run.status, run.lease_owner = "suspended", None
             run.epoch += 1
             shelf.wake(run)
-    give_back_tasks(shelf, worker_id, ())
+    give_back_tasks(shelf, worker_id, (), begun)
     shelf.workers.pop(worker_id, None)
     for name in [name for name, (owner, _) in shelf.background.items() if owner == worker_id]:
         del shelf.background[name]
 
 
-def give_back_tasks(shelf: Shelf, worker_id: str, kept: Sequence[str]) -> None:
-    """Those it does not have after all: claimable again, the attempt does not count."""
-    for task_id, attempts in shelf.attempts.items():
-        if attempts.lease_owner == worker_id and task_id not in kept:
-            attempts.status, attempts.lease_owner = "pending", None
-            attempts.holds_slot = False
-            attempts.epoch += 1
-            attempts.attempt -= 1
-            attempts.ready_at = shelf.clock()
+def give_back_tasks(shelf: Shelf, worker_id: str, kept: Sequence[str], begun: Sequence[str]) -> None:
+    """Those it does not have any more: an attempt that had begun counts (P2), the others are claimable again."""
+    for task_id, attempts in list(shelf.attempts.items()):
+        if attempts.lease_owner != worker_id or task_id in kept:
+            continue
+        if task_id in begun:
+            _sweep_task(shelf, task_id)
+            continue
+        attempts.status, attempts.lease_owner = "pending", None
+        attempts.holds_slot = False
+        attempts.epoch += 1
+        attempts.attempt -= 1
+        attempts.ready_at = shelf.clock()
 
 
 def claim_runs(

@@ -414,8 +414,12 @@ class Store(Housekeeping, Programs, Queueing, Protocol):
         """Renews all leases of a worker by one row; False: it is lost, and not revived."""
         ...
 
-    async def deregister(self, worker_id: str) -> None:
-        """Gives back what the worker holds: runs suspended and woken, tasks pending; neither counts as reclaim."""
+    async def deregister(self, worker_id: str, begun: Sequence[str] = ()) -> None:
+        """Gives back what the worker holds: runs suspended and woken, tasks pending; neither counts as reclaim.
+
+        `begun`: tasks whose step it had begun. Their attempt counts (P2): they are tried again, or have failed with
+        kind `interrupted`, as if the worker had been lost.
+        """
         ...
 
     async def claim(self, run_id: str) -> Lease:
@@ -434,9 +438,9 @@ class Store(Housekeeping, Programs, Queueing, Protocol):
         """Tasks of these queues (None: all), larger priority first, then older. Queues with limits are left out."""
         ...
 
-    async def give_back_tasks(self, worker_id: str, kept: Sequence[str]) -> None:
+    async def give_back_tasks(self, worker_id: str, kept: Sequence[str], begun: Sequence[str] = ()) -> None:
         """Tasks leased by this worker that it does not have, because the answer to its claim was lost, are claimable
-        again; the attempt does not count."""
+        again; the attempt does not count, but for those it had begun (`deregister`)."""
         ...
 
     async def leased(self, worker_id: str) -> list[Claim]:

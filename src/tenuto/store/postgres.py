@@ -237,8 +237,8 @@ class PostgresStore(PostgresHousekeeping, PostgresPrograms, PostgresQueueing):
     async def heartbeat(self, worker_id: str, lease_ms: int) -> bool:
         return await self._heartbeat.renew(worker_id, lease_ms)
 
-    async def deregister(self, worker_id: str) -> None:
-        await self._transact(lambda transaction: postgres_workers.deregister(transaction, worker_id))
+    async def deregister(self, worker_id: str, begun: Sequence[str] = ()) -> None:
+        await self._write(lambda: postgres_workers.deregister(self._database, worker_id, begun))
 
     async def claim(self, run_id: str) -> Lease:
         return await self._write(lambda: postgres_runs.claim_one(self._database, run_id))
@@ -253,8 +253,8 @@ class PostgresStore(PostgresHousekeeping, PostgresPrograms, PostgresQueueing):
     ) -> list[ClaimedTask]:
         return await self._write(lambda: postgres_tasks.claim_tasks(self._database, worker_id, known, queues, limit))
 
-    async def give_back_tasks(self, worker_id: str, kept: Sequence[str]) -> None:
-        await self._write(lambda: self._database.write("give_back_tasks", {"worker": worker_id, "kept": list(kept)}))
+    async def give_back_tasks(self, worker_id: str, kept: Sequence[str], begun: Sequence[str] = ()) -> None:
+        await self._write(lambda: postgres_workers.give_back_tasks(self._database, worker_id, kept, begun))
 
     async def leased(self, worker_id: str) -> list[Claim]:
         return await self._here(lambda: postgres_runs.leased(self._database, worker_id))

@@ -920,6 +920,11 @@ SELECT e.id, e.epoch, e.target_name, coalesce(e.parent_op, ''), e.attempt, e.max
  WHERE e.lease_owner IS NOT NULL AND e.type = 'task' AND (k.id IS NULL OR k.lease_until < tenuto_now())
  ORDER BY e.id || '' LIMIT %(limit)s
 
+-- begun_tasks: those of a worker that leaves whose step it had begun, as `lost_tasks` gives them.
+SELECT id, epoch, target_name, coalesce(parent_op, ''), attempt, max_attempts, backoff_ms, backoff_max_ms,
+       cancel_requested, tenuto_ms(tenuto_now())
+  FROM executions WHERE lease_owner = %(worker)s AND type = 'task' AND id = ANY (%(begun)s::text[]) ORDER BY id || ''
+
 -- delete_lost_workers: with their leases swept, nothing needs their rows.
 DELETE FROM workers w
  WHERE w.lease_until < tenuto_now() AND NOT EXISTS (SELECT 1 FROM executions e WHERE e.lease_owner = w.id)

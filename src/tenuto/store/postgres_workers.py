@@ -23,7 +23,7 @@ from tenuto.store.postgres_connection import STATEMENTS, Database, Row, Transact
 from tenuto.store.postgres_mail import wake
 from tenuto.store.postgres_tasks import end_task
 
-__all__ = ["Heartbeat", "deregister", "register", "sweep", "wake_untimed"]
+__all__ = ["Heartbeat", "deregister", "give_back_tasks", "register", "sweep", "wake_untimed"]
 
 SLICE: Final = 1_000
 
@@ -131,13 +131,31 @@ def _release() -> str:
         return ""
 
 
-async def deregister(transaction: Transaction, worker_id: str) -> None:
-    """Runs suspended and woken, tasks pending; neither counts as reclaim or attempt."""
+async def deregister(database: Database, worker_id: str, begun: Sequence[str]) -> None:
+    """Runs suspended and woken, tasks pending; neither counts as reclaim or attempt, but for tasks it had begun."""
+    await _count_begun(database, worker_id, begun)
+    await database.transact(lambda transaction: _leave(transaction, worker_id))
+
+
+async def _leave(transaction: Transaction, worker_id: str) -> None:
     runs = await transaction.all("give_back_runs", {"worker": worker_id})
     await transaction.run("give_back_tasks", {"worker": worker_id, "kept": []})
     await wake(transaction, (run_id for (run_id,) in runs))
     await transaction.run("delete_worker", {"id": worker_id})
     await transaction.run("drop_background", {"worker": worker_id})
+
+
+async def give_back_tasks(database: Database, worker_id: str, kept: Sequence[str], begun: Sequence[str]) -> None:
+    """Those it does not have any more: an attempt that had begun counts (P2), the others are claimable again."""
+    await _count_begun(database, worker_id, [task for task in begun if task not in kept])
+    await database.write("give_back_tasks", {"worker": worker_id, "kept": list(kept)})
+
+
+async def _count_begun(database: Database, worker_id: str, begun: Sequence[str]) -> None:
+    """Ends attempts as if their worker had been lost; if that happens now, the sweep does the same with the rest."""
+    if begun:
+        for row in await database.read("begun_tasks", {"worker": worker_id, "begun": list(begun)}):
+            await database.transact(partial(_sweep_task, row=row))
 
 
 async def sweep(database: Database, max_reclaims: int, limit: int) -> int:

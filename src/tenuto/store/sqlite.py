@@ -240,8 +240,8 @@ class SqliteStore(SqliteHousekeeping, SqlitePrograms, SqliteQueueing):
     async def heartbeat(self, worker_id: str, lease_ms: int) -> bool:
         return await self._write(lambda connection: sqlite_workers.heartbeat(connection, worker_id, lease_ms))
 
-    async def deregister(self, worker_id: str) -> None:
-        await self._write(lambda connection: sqlite_workers.deregister(connection, worker_id))
+    async def deregister(self, worker_id: str, begun: Sequence[str] = ()) -> None:
+        await self._write(lambda connection: sqlite_workers.deregister(connection, worker_id, begun))
 
     async def claim(self, run_id: str) -> Lease:
         return await self._write(lambda connection: sqlite_runs.claim_one(connection, run_id))
@@ -258,8 +258,8 @@ class SqliteStore(SqliteHousekeeping, SqlitePrograms, SqliteQueueing):
             lambda connection: sqlite_tasks.claim_tasks(connection, worker_id, known, queues, limit)
         )
 
-    async def give_back_tasks(self, worker_id: str, kept: Sequence[str]) -> None:
-        await self._write(lambda connection: sqlite_workers.give_back_tasks(connection, worker_id, kept))
+    async def give_back_tasks(self, worker_id: str, kept: Sequence[str], begun: Sequence[str] = ()) -> None:
+        await self._write(lambda connection: sqlite_workers.give_back_tasks(connection, worker_id, kept, begun))
 
     async def leased(self, worker_id: str) -> list[Claim]:
         return await self._read(lambda connection: sqlite_runs.leased(connection, worker_id))

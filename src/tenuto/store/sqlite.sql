@@ -564,6 +564,12 @@ UPDATE executions
        holds_slot = 0
  WHERE lease_owner = :worker AND +type = 'task' AND id NOT IN (SELECT value FROM json_each(:kept))
 
+-- begun_tasks: those of a worker that leaves whose step it had begun, as `lost_leases` gives them.
+SELECT id, type, reclaims, NULL, target_name, parent_op, attempt, max_attempts, backoff_ms, backoff_max_ms,
+       pause_requested, cancel_requested
+  FROM executions
+ WHERE lease_owner = :worker AND +type = 'task' AND id IN (SELECT value FROM json_each(:begun)) ORDER BY +id
+
 -- delete_worker: it has left in good order.
 DELETE FROM workers WHERE id = :id
 

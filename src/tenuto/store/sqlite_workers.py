@@ -61,15 +61,19 @@ def heartbeat(connection: Connection, worker_id: str, lease_ms: int) -> bool:
     return connection.one("heartbeat", {"id": worker_id, "lease": lease_ms}) is not None
 
 
-def deregister(connection: Connection, worker_id: str) -> None:
-    """Runs suspended and woken, tasks pending; neither counts as reclaim or attempt."""
+def deregister(connection: Connection, worker_id: str, begun: Sequence[str]) -> None:
+    """Runs suspended and woken, tasks pending; neither counts as reclaim or attempt, but for tasks it had begun."""
     wake(connection, (run for (run,) in connection.all("give_back_runs", {"worker": worker_id})))
-    give_back_tasks(connection, worker_id, ())
+    give_back_tasks(connection, worker_id, (), begun)
     connection.run("delete_worker", {"id": worker_id})
     connection.run("drop_background", {"worker": worker_id})
 
 
-def give_back_tasks(connection: Connection, worker_id: str, kept: Sequence[str]) -> None:
+def give_back_tasks(connection: Connection, worker_id: str, kept: Sequence[str], begun: Sequence[str]) -> None:
+    """Those it does not have any more: an attempt that had begun counts (P2), the others are claimable again."""
+    if begun := [task for task in begun if task not in kept]:
+        for row in connection.all("begun_tasks", {"worker": worker_id, "begun": listed(begun)}):
+            _sweep_task(connection, row)
     connection.run("give_back_tasks", {"worker": worker_id, "kept": listed(kept)})
 
 
