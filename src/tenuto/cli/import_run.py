@@ -18,7 +18,7 @@ from tenuto.codec.rows import decode_rows
 from tenuto.errors import DefinitionNotFoundError, RecordError
 from tenuto.host.definitions import Definitions
 from tenuto.host.replaying import Replayed, replay
-from tenuto.host.transfer import ExportedRun, adopt, read_document
+from tenuto.host.transfer import ExportedRun, adopt, left_behind, read_document
 from tenuto.kernel.operations import Parked
 from tenuto.model.definitions import Workflow
 
@@ -36,8 +36,8 @@ T = TypeVar("T")
 def command(place: Place, file: Path, run_id: str | None, replays: bool, debug: bool) -> None:
     """Take the run in FILE, which `tenuto export` wrote, into a local store.
 
-    An open run is paused here: no worker goes on with it, and repeats its effects, before `tenuto resume`. Tasks,
-    timers and children stay behind.
+    An open run is paused here: no worker goes on with it, and repeats its effects, before `tenuto resume`, which opens
+    its hooks again. Its timers come along and keep their times; tasks and children stay behind, and are listed.
 
     With --replay or --debug the run is also replayed with the code loaded here, so that a breakpoint() in the workflow
     stops where the run went. Recorded steps give their recorded results; nothing is executed.
@@ -54,10 +54,10 @@ def command(place: Place, file: Path, run_id: str | None, replays: bool, debug: 
             return await adopt(app.store, run, run_id)
 
     new_id = finish(work, place)
-    state = "paused" if run.record.completed_at is None else run.record.status
+    state = run.record.status if run.record.completed_at is not None else "paused until `tenuto resume`"
     say(f"{safe(new_id)} is here, {state} (there it was {safe(run.record.status)})")
-    if run.tasks:
-        say(f"{run.tasks} queued tasks stayed behind: give their results with `tenuto supply`")
+    for line in left_behind(run):
+        say(safe(line))
     if replays or debug:
         sys.exit(_replay(run, debug))
 

@@ -27,6 +27,7 @@ from tenuto.host.definitions import Definitions
 from tenuto.host.effects import gather, token_hash
 from tenuto.host.explain import Explanation, explain
 from tenuto.host.history import HistoryEntry, history_of
+from tenuto.host.hooks import check_tokens, hooks_of, open_again
 from tenuto.host.limits import Limits, under_limits
 from tenuto.host.options import IfExists, StartOptions, WorkerOptions, place_in_queue
 from tenuto.host.programs import Programs, is_twf, loaded_library, pinned, version_of
@@ -343,6 +344,11 @@ class NativeEngine(Scheduling, Queueing):
             raise RunStateError(f"run {run_id} is {await self.status(run_id)}")
 
     async def resume(self, run_id: str) -> None:
+        record = await self._record(run_id)
+        if record.status == "paused" and not record.epoch:  # nobody here ever had it: it came from another store
+            hooks = hooks_of(await self._rows(run_id))
+            await check_tokens(self.store, run_id, hooks)
+            await open_again(self.store, run_id, hooks)
         await self.store.release(run_id)
         self.poke()
 
@@ -360,6 +366,8 @@ class NativeEngine(Scheduling, Queueing):
     async def _go_back(self, run_id: str, undo: Callable[[Rows], Undone]) -> None:
         rows, encoder = decode_rows(run_id, await self.store.rows(run_id))
         undone = undo(rows)
+        hooks = hooks_of(rows, undone.batch.deleted_entries)
+        await check_tokens(self.store, run_id, hooks)
         effects = gather(run_id, undone.commands, {}, self.definitions.named, await self.store.now())
         await self.store.reopen(
             TurnCommit(
@@ -371,6 +379,7 @@ class NativeEngine(Scheduling, Queueing):
                 timers=open_timers(rows, undone.batch),
             )
         )
+        await open_again(self.store, run_id, hooks)
         self.poke()
 
     @under_limits

@@ -67,6 +67,7 @@ async def explain(store: Store, record: RunRecord, definitions: Definitions) -> 
     pending = [*_recorded(rows), *_running(rows, waiting)] if is_open else []
     if any(operation.what is QUEUED for operation in pending):
         pending = await _with_tasks(store, record.id, pending)
+    pending = await _with_children(store, rows, pending)
     return Explanation(
         record.id,
         record.status,
@@ -143,6 +144,17 @@ async def _with_tasks(store: Store, run_id: str, pending: list[PendingOperation]
     return [
         replace(operation, **_task_state(tasks[operation.location], workers, held[operation.location]))
         if operation.what is QUEUED and operation.location in tasks
+        else operation
+        for operation in pending
+    ]
+
+
+async def _with_children(store: Store, rows: Rows, pending: list[PendingOperation]) -> list[PendingOperation]:
+    """Says of children that they are not here: their parent came from another store."""
+    children = {text(location): entry.kind.run for location, entry in rows.history if isinstance(entry.kind, Child)}
+    return [
+        replace(operation, what=f"{operation.what}, which is not in this store")
+        if operation.location in children and await store.get(children[operation.location]) is None
         else operation
         for operation in pending
     ]

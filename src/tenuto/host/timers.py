@@ -75,9 +75,11 @@ def open_timers(rows: Rows, undone: Batch) -> tuple[NewTimer, ...]:
 
 def _open(rows: Rows, deleted: set[object]) -> Iterator[NewTimer]:
     for location, entry in rows.history:
+        metadata = rows.metadata.get(location)
+        if metadata is not None and metadata.rollback is not None and metadata.rollback.retry_at is not None:
+            yield NewTimer(text(location), metadata.rollback.retry_at, "retry")
         if entry.seq or entry.flags & Flag.CANCELLED or location in deleted:
             continue
-        metadata = rows.metadata.get(location)
         match entry.kind:
             case Sleep(deadline=deadline):
                 yield NewTimer(text(location), deadline, "delay")

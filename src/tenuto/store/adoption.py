@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from tenuto.kernel.records import Mail
-from tenuto.store.port import RunRecord
+from tenuto.store.port import NewTimer, RunRecord
 
 __all__ = ["AdoptedRun", "Adopts"]
 
@@ -17,9 +17,11 @@ class AdoptedRun:
 
     id: str
     record: RunRecord
-    status: str  # paused, or closed
+    status: str  # scheduled and paused when its time comes, paused, or closed
     rows: tuple[tuple[bytes, bytes], ...]
     mail: tuple[tuple[int, Mail], ...]  # without signals, which are rows
+    timers: tuple[NewTimer, ...] = ()  # what it waits for, by its rows: one that is not there would count as fired (P4)
+    starts_at: int | None = None  # when one that is scheduled may begin
 
 
 @runtime_checkable

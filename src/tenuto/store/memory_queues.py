@@ -228,4 +228,5 @@ def _place(shelf: Shelf, item_id: str) -> QueuePlace | None:
         partition,
         0 if partition is None else _slots(shelf, queue, partition),
         sum(other < mine for other in waiting),
+        mine[1],
     )

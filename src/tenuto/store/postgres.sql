@@ -1275,7 +1275,8 @@ SELECT e.queue, q.concurrency, q.worker_concurrency, q.partition_concurrency, q.
          WHERE s.holds_slot AND s.queue = e.queue AND s.partition_key = e.partition_key),
        (SELECT count(*) FROM executions b
          WHERE b.status = 'pending' AND b.target_name <> 'builtin.resume_workflow' AND b.queue = e.queue
-           AND (-b.priority, b.ready_at, b.id) < (-e.priority, e.ready_at, e.id))
+           AND (-b.priority, b.ready_at, b.id) < (-e.priority, e.ready_at, e.id)),
+       tenuto_ms(e.ready_at)
   FROM executions e LEFT JOIN queues q ON q.name = e.queue
  WHERE e.id = %(id)s AND e.status IN ('pending', 'scheduled') AND e.target_name <> 'builtin.resume_workflow'
 

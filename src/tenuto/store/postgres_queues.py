@@ -77,7 +77,7 @@ class PostgresQueueing:
         row = found[0]
         limits = limits_of_row(row)
         state = QueueState(limits, *row[7:10]) if limits.limited else None
-        return QueuePlace(row[0], row[10], state, *row[11:14])
+        return QueuePlace(row[0], row[10], state, *row[11:15])
 
     async def keyed(self, queue: str, key: str) -> str | None:
         found = await self._here(lambda: self._database.read("find_keyed", {"queue": queue, "key": key}))

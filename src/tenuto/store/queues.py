@@ -133,6 +133,7 @@ class QueuePlace:
     partition: str | None = None
     partition_slots: int = 0
     ahead: int = 0  # items of its queue that come before it
+    ready_at: int = 0  # when it may begin
 
 
 class TaskState(NamedTuple):

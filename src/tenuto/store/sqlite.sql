@@ -86,11 +86,13 @@ VALUES (?1, 'workflow', ?2, ?3, ?4, ?5, ?6, (SELECT id FROM executions WHERE id 
         ?14, ?15)
 ON CONFLICT DO NOTHING
 
--- adopt_run: a run of another store, as it was there; nothing if its id is taken. It is nobody's, and nothing wakes it.
-INSERT INTO executions (id, type, target_name, queue, ready_at, status, reason, definition, run_no, inbox_seq,
-                        attributes, created_at, started_at, completed_at)
-VALUES (:id, 'workflow', :target, :queue, tenuto_now(), :status, :reason, :definition, :run_no, :inbox_seq,
-        :attributes, :created_at, :started_at, :completed_at)
+-- adopt_run: a run of another store, as it was there; nothing if its id is taken. It is nobody's, and nothing wakes it:
+-- one that waits for its start is paused when that comes.
+INSERT INTO executions (id, type, target_name, queue, ready_at, status, reason, definition, run_no, inbox_seq, inbox_seen,
+                        attributes, created_at, started_at, completed_at, alarm, timer_count, pause_requested)
+VALUES (:id, 'workflow', :target, :queue, coalesce(:starts_at, tenuto_now()), :status, :reason, :definition, :run_no,
+        :inbox_seq, :inbox_seq, :attributes, :created_at, :started_at, :completed_at, :alarm, :timers,
+        :status = 'scheduled')
 ON CONFLICT DO NOTHING
 
 -- begin_run: a new run that its worker has begun with; stored together with its first turn, as that leaves it. Not in a
@@ -822,7 +824,8 @@ SELECT e.queue, q.concurrency, q.worker_concurrency, q.partition_concurrency, q.
          WHERE s.holds_slot AND s.queue = e.queue AND s.partition_key = e.partition_key),
        (SELECT count(*) FROM executions b
          WHERE b.status = 'pending' AND b.target_name <> 'builtin.resume_workflow' AND b.queue = e.queue
-           AND (-b.priority, b.ready_at, b.id) < (-e.priority, e.ready_at, e.id))
+           AND (-b.priority, b.ready_at, b.id) < (-e.priority, e.ready_at, e.id)),
+       e.ready_at
   FROM executions e LEFT JOIN queues q ON q.name = e.queue
  WHERE e.id = :id AND e.status IN ('pending', 'scheduled') AND e.target_name <> 'builtin.resume_workflow'
 

@@ -10,6 +10,7 @@ from tenuto.codec.records import encode_mail
 from tenuto.kernel.records import MailKind
 from tenuto.store.adoption import AdoptedRun
 from tenuto.store.connection import Connection
+from tenuto.store.port import CLOSED
 
 __all__ = ["adopt"]
 
@@ -30,6 +31,9 @@ def adopt(connection: Connection, run: AdoptedRun) -> bool:
             "definition": record.definition,
             "run_no": record.run_no,
             "inbox_seq": _last_number(run),
+            "alarm": min((timer.deadline for timer in run.timers), default=None),
+            "timers": len(run.timers),
+            "starts_at": run.starts_at,
             "attributes": json.dumps(dict(record.attributes)) if record.attributes else None,
             "created_at": record.created_at,
             "started_at": record.started_at,
@@ -39,7 +43,12 @@ def adopt(connection: Connection, run: AdoptedRun) -> bool:
     if not connection.changed():
         return False
     connection.many("put_rows", [(run.id, key, value) for key, value in run.rows])
-    for number, mail in run.mail if run.status == "paused" else ():
+    if run.starts_at is not None:
+        connection.run("start_timers", (f"start:{run.id}", run.starts_at, run.id, "start", None, connection.now))
+    for location, deadline, sort in run.timers:
+        timer = (f"{run.id}:{location}", deadline, run.id, sort, location, connection.now)
+        connection.run("start_timers", timer)
+    for number, mail in run.mail if run.status not in CLOSED else ():
         connection.run(
             "insert_mail",
             {

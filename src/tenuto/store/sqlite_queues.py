@@ -71,7 +71,7 @@ class SqliteQueueing:
             return None
         limits = limits_of_row(row)
         state = QueueState(limits, *row[7:10]) if limits.limited else None
-        return QueuePlace(row[0], row[10], state, *row[11:14])
+        return QueuePlace(row[0], row[10], state, *row[11:15])
 
     async def keyed(self, queue: str, key: str) -> str | None:
         row = await self._read(lambda connection: connection.one("keyed", {"queue": queue, "key": key}))
