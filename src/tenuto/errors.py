@@ -89,7 +89,7 @@ class TenutoError(Exception):
 
     code: ClassVar[str] = "TN000"
     engine: ClassVar[str | None] = None  # what the engine did
-    fix: ClassVar[str | None] = None  # what to do next
+    fix: str | None = None  # what to do next
 
     def __str__(self) -> str:
         happened = super().__str__()
@@ -197,9 +197,10 @@ class ForeignCallError(CodeFault, RuntimeError):
     code = "TN106"
     engine = "raised it at the call; nothing was recorded"
 
-    def __init__(self, call: str) -> None:
+    def __init__(self, call: str, fix: str = "put it in a step") -> None:
         super().__init__(f"{call} is not available in workflow code: it would not be the same on replay")
         self.call = call
+        self.fix = fix
 
     fix = "put it in a step"
 

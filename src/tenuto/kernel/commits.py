@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 
-from tenuto.errors import Evicted
 from tenuto.kernel.batch import Trim
 from tenuto.kernel.core import Core
 from tenuto.kernel.history import Node
@@ -36,8 +35,6 @@ class Commits:
         self._mailbox = mailbox
 
     def commit(self, commit: Commit) -> asyncio.Future[Committed]:
-        if self._core.inert:
-            raise Evicted
         return self._enter(commit) if commit.segment is None else self._again(commit, commit.segment)
 
     def _enter(self, commit: Commit) -> asyncio.Future[Committed]:

@@ -11,9 +11,10 @@ Rules:
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias
 
 from tenuto.errors import DecodingError, Evicted
 from tenuto.kernel.commands import Origin
@@ -30,6 +31,8 @@ __all__ = ["Begin", "Core"]
 
 Begin: TypeAlias = Callable[[Pending], None]
 
+EVICTIONS: Final = 2  # calls of one task that raise `Evicted`
+
 
 class Core:
     """The shared state of one run's parts. `Run` adds the turn itself."""
@@ -40,6 +43,7 @@ class Core:
         "cursor",
         "divergence",
         "dump",
+        "evictions",
         "fault",
         "feeding",
         "held",
@@ -72,6 +76,7 @@ class Core:
         self.divergence = Divergence(strict)
         self.feeding = True
         self.inert = False
+        self.evictions = 0  # of the task that is being closed
         self.fault: Exception | None = None
         self.held: list[Recorded] = []  # recorded facts whose operation is not issued yet, lowest `seq` first
         self.internal: deque[Callable[[], None]] = deque()
@@ -96,7 +101,7 @@ class Core:
     def now(self) -> int:
         return self.journal.time
 
-    def report(self, message: str) -> None:
+    def report(self, message: object) -> None:
         """A line for the operator, said once: what replay repeats is not said again."""
         if not self.replaying and not self.inert:
             self.journal.notices.append(message)
@@ -106,6 +111,22 @@ class Core:
 
     async def end_scope(self, scope: Scope, *, withdrawn: bool) -> None:
         raise AssertionError  # Run has the scopes
+
+    # --- being closed
+
+    def evict(self) -> None:
+        """Raises `Evicted`; from a task's third call on it returns, and what that call gives never settles.
+
+        Code that swallows the first two would otherwise go round for ever: nothing but waiting ends its `close`.
+        """
+        if self.evictions < EVICTIONS:
+            self.evictions += 1
+            raise Evicted
+
+    def evicted(self) -> asyncio.Future[Any]:
+        """What an operation of a run being closed gives, if it gives anything."""
+        self.evict()
+        return self.loop.create_future()
 
     # --- faults
 
@@ -130,7 +151,7 @@ class Core:
     def place(self, name: str, kind: type, asked: str) -> tuple[Node, Entry | None]:
         """The next place of a name in the current scope, and what is recorded there (D7)."""
         if self.inert:
-            raise Evicted
+            raise Evicted  # the calls themselves have been answered
         node = current_scope.get().take(name)
         entry = node.entry
         if entry is None or type(entry.kind) is Removed:  # a real operation replaces a removed one

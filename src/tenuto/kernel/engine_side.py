@@ -11,7 +11,6 @@ from contextlib import AbstractAsyncContextManager
 from hashlib import blake2b
 from typing import Any, assert_never
 
-from tenuto.errors import Evicted
 from tenuto.kernel.children import Children
 from tenuto.kernel.commands import CloseHook
 from tenuto.kernel.commits import Commits
@@ -26,9 +25,11 @@ from tenuto.kernel.operations import (
     Dispatch,
     Err,
     Handlers,
+    JoinMark,
     Observed,
     Ok,
     Operation,
+    RaceMark,
     SideEffectOp,
     SleepOp,
     StepOp,
@@ -85,7 +86,7 @@ class EngineSide(Core):
 
     def entropy(self, purpose: str) -> bytes:
         if self.inert:
-            raise Evicted
+            self.evict()
         scope = current_scope.get()
         words = [self.rows.run_id, str(self.counters.generation), purpose, scope.node.text]
         if purpose == "uuid":
@@ -94,6 +95,8 @@ class EngineSide(Core):
         return blake2b("\n".join(words).encode(), digest_size=16).digest()
 
     def issue(self, operation: Operation) -> asyncio.Future[bytes]:
+        if self.inert:
+            return self.evicted()
         match operation:
             case StepOp():
                 return self.steps.issue(operation)
@@ -112,30 +115,43 @@ class EngineSide(Core):
         return self.steps.perform(step)
 
     def ended(self, spawned: asyncio.Future[bytes]) -> asyncio.Future[bytes]:
-        return self.children.ended(spawned)
+        return self.evicted() if self.inert else self.children.ended(spawned)
 
     def operation_key(self, issued: asyncio.Future[bytes]) -> str:
+        if self.inert:
+            self.evict()
+            return ""
         assert isinstance(issued, OperationFuture) and issued.pending is not None  # noqa: PT018, S101  # ours
         return self.key(issued.pending.node)
 
     def observe(self, mark: Observed) -> Observed:
+        if self.inert:
+            self.evict()
+            return mark._replace(segment=mark.name) if isinstance(mark, JoinMark | RaceMark) else mark
         return self.marks.observe(mark)
 
     def listen(self, name: str | None, handlers: Handlers, why: str = "not_accepting") -> None:
+        if self.inert:
+            self.evict()
+            return
         self.mailbox.listen(handlers, why)
 
     def take(self) -> asyncio.Future[Dispatch]:
-        return self.mailbox.take()
+        return self.evicted() if self.inert else self.mailbox.take()
 
     def reply(self, update_id: str, result: Ok | Err) -> None:
+        if self.inert:
+            self.evict()
+            return
         self.mailbox.reply(update_id, result)
 
     def commit(self, commit: Commit) -> asyncio.Future[Committed]:
-        return self.commits.commit(commit)
+        return self.evicted() if self.inert else self.commits.commit(commit)
 
     def publish(self, value: bytes) -> None:
         if self.inert:
-            raise Evicted
+            self.evict()
+            return
         # What replay publishes again was committed with the facts that made the code say it.
         if self.replaying:
             return
@@ -143,11 +159,15 @@ class EngineSide(Core):
 
     def close_hook(self, token: str) -> None:
         if self.inert:
-            raise Evicted
+            self.evict()
+            return
         if not self.replaying:
             self.journal.command(f"hook:{token}", CloseHook(token))
 
     def patch(self, patch_id: str, *, deprecate: bool = False) -> bool:
+        if self.inert:
+            self.evict()
+            return False
         return self.marks.patch(patch_id, deprecate=deprecate)
 
     def log(self, message: str) -> None:
@@ -158,7 +178,7 @@ class EngineSide(Core):
 
     def scope(self, segment: Segment) -> AbstractAsyncContextManager[None]:
         if self.inert:
-            raise Evicted
+            self.evict()
         scope = current_scope.get().enter(segment)
         entry = scope.node.entry
         if entry is not None and type(entry.kind) is Loop and entry.flags & Flag.RECEIVE:

@@ -34,7 +34,7 @@ class Journal:
         self.time = time  # run time
         self.now = time  # of the present turn
         self.forced = False
-        self.notices: list[str] = []
+        self.notices: list[object] = []  # made texts when they are taken
         self._state = state  # as stored
         self._more = False  # anything but entries was written
         self._output: bytes | None = None
@@ -189,7 +189,7 @@ class Journal:
     def take_notices(self) -> tuple[str, ...]:
         if not self.notices:
             return ()
-        notices = tuple(self.notices)
+        notices = tuple(map(str, self.notices))
         self.notices.clear()
         return notices
 

@@ -6,8 +6,11 @@ Rules:
    sets in which the standard library keeps them have the same order in every process.
 2. Time is the run's; waiting is a durable timer of the run. Everything that would touch the outside raises
    `ForeignCallError`.
-3. `drain` may be called from a task of the host's own running loop: running loop and hooks are put back after it.
+3. `drain` may be called from a task of the host's own running loop: running loop, current task and hooks are put aside
+   before it and back after it.
 4. Closing runs every task's coroutine to its end in its own context, never the garbage collector's.
+5. Whatever a task or a callback raises, `SystemExit` and `KeyboardInterrupt` included, is an error of this run; only
+   what a signal of the process put there is passed on.
 """
 
 from __future__ import annotations
@@ -16,16 +19,21 @@ import asyncio
 import math
 import sys
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from contextvars import Context, copy_context
 from inspect import currentframe
+from traceback import format_exception
 from types import CodeType
 from typing import Any, Final, NoReturn, Protocol, TypeAlias, TypeVar, TypeVarTuple
+from weakref import WeakSet
 
 from tenuto.errors import Evicted, ForeignCallError, RunawayTurnError
+from tenuto.kernel.closing import close
+from tenuto.kernel.interrupts import is_interrupt
 from tenuto.kernel.scope import Scope, current_scope
+from tenuto.kernel.tasks import Awaited, Future, Handle, Task, TimerHandle, forget, is_coroutine
 
-__all__ = ["Loop", "LoopOwner", "Task", "drop_generators"]
+__all__ = ["Loop", "LoopOwner", "drop_generators"]
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -33,9 +41,15 @@ Ts = TypeVarTuple("Ts")
 HANDLES_PER_DRAIN: Final = 1_000_000
 
 Hooks: TypeAlias = tuple[Any, Any]
-Before: TypeAlias = "tuple[asyncio.AbstractEventLoop | None, Hooks | None]"
+Before: TypeAlias = "tuple[asyncio.AbstractEventLoop | None, asyncio.Task[Any] | None, Hooks | None]"
+_enter_task: Final = asyncio.tasks._enter_task
+_leave_task: Final = asyncio.tasks._leave_task
 _get_running_loop: Final = asyncio._get_running_loop
 _set_running_loop: Final = asyncio._set_running_loop
+# Since 3.14 a thread has one current task, whatever its loop, and none can be entered beside it.
+_swap_current_task: Final[Callable[[Any, Any], asyncio.Task[Any] | None] | None] = (
+    getattr(asyncio.tasks, "_swap_current_task", None) if sys.version_info >= (3, 14) else None
+)
 
 # Python 3.11 runs the awaitable of `wait_for` in a task of its own, later versions do not: such a task must not be a
 # scope, or locations would depend on the version.
@@ -59,102 +73,15 @@ class LoopOwner(Protocol):
         """Ends a scope whose function has ended (G6, D8)."""
         ...
 
-    def report(self, message: str) -> None: ...
+    def report(self, message: object) -> None: ...
+
+    def evict(self) -> None:
+        """Raises `Evicted`, at the first two calls of a task; then the caller goes on with something harmless."""
+        ...
 
     fault: Exception | None  # why the turn is to be dropped
-
-
-class Handle(asyncio.Handle):
-    """A callback in its context. Lighter than asyncio's: one is made for every resumption of every task."""
-
-    __slots__ = ("args", "callback", "context", "dropped")
-
-    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], context: Context) -> None:
-        self.callback = callback
-        self.args = args
-        self.context = context
-        self.dropped = False
-
-    def cancel(self) -> None:
-        self.dropped = True
-
-    def cancelled(self) -> bool:
-        return self.dropped
-
-    def __repr__(self) -> str:
-        return f"<Handle {self.callback!r}>"
-
-
-class TimerHandle(asyncio.TimerHandle):
-    """A durable timer of `call_later` and `call_at`."""
-
-    __slots__ = ("deadline", "dropped", "withdraw")
-
-    def __init__(self, deadline: float) -> None:
-        self.deadline = deadline
-        self.dropped = False
-        self.withdraw: Callable[[], None] | None = None
-
-    def cancel(self) -> None:
-        if not self.dropped and self.withdraw is not None:
-            self.withdraw()
-        self.dropped = True
-
-    def cancelled(self) -> bool:
-        return self.dropped
-
-    def when(self) -> float:
-        return self.deadline
-
-    def __repr__(self) -> str:
-        return f"<TimerHandle {self.deadline}>"
-
-    __hash__ = object.__hash__
-
-
-class Future(asyncio.Future[T]):
-    """A future that hashes by creation number."""
-
-    def __init__(self, number: int, *, loop: Loop) -> None:
-        self.number = number
-        super().__init__(loop=loop)
-
-    def __hash__(self) -> int:
-        return self.number
-
-
-class Task(asyncio.Task[T]):
-    """A task that hashes by creation number, and knows its context and the coroutine it was made for."""
-
-    def __init__(
-        self,
-        coro: Coroutine[Any, Any, T],
-        *,
-        number: int,
-        inner: Coroutine[Any, Any, T] | None,
-        loop: Loop,
-        name: str,
-        context: Context,
-    ) -> None:
-        # asyncio keeps all tasks of the process in one weak set, which asks for the hash now and remembers it. The
-        # first tasks of all runs would have one and the same there, and each be compared with all others.
-        self.number = id(self)
-        self.context = context
-        self.inner = inner
-        self.scope: Scope | None = None  # that it was created in, while it has not ended
-        self.begun = False  # its code has been entered
-        self.stands_for: asyncio.Task[Any] | None = None  # whose code it runs, where `wait_for` made it
-        super().__init__(coro, loop=loop, name=name, context=context)
-        self.number = number
-
-    def __hash__(self) -> int:
-        return self.number
-
-    def cancel(self, msg: Any | None = None) -> bool:
-        if not self.begun and not self.done():
-            # Its code may never be entered then, which is what forgets it otherwise.
-            self.add_done_callback(_forget, context=_NO_CONTEXT)
-        return super().cancel(msg)
+    inert: bool  # the run is being closed
+    evictions: int  # of the task that is being closed
 
 
 class Loop(asyncio.AbstractEventLoop):
@@ -165,8 +92,8 @@ class Loop(asyncio.AbstractEventLoop):
         self._created = 0
         self.ready: deque[Handle] = deque()
         self.alive: dict[int, Task[Any]] = {}
-        self.lenient = False  # a side effect's closure is running: it may touch the outside
-        self._inert = False
+        self.refused = False  # code of this run did not let itself be closed
+        self._failed: WeakSet[Task[Any]] | None = None  # tasks that ended with an error
 
     # --- what workflow code uses
 
@@ -192,9 +119,10 @@ class Loop(asyncio.AbstractEventLoop):
     def _call_at(
         self, deadline: int, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
     ) -> TimerHandle:
-        if self._inert:
-            raise Evicted
         handle = TimerHandle(deadline / 1000)
+        if self._owner.inert:
+            self._owner.evict()
+            return handle
         context = context if context is not None else copy_context()
 
         def fire() -> None:
@@ -213,31 +141,34 @@ class Loop(asyncio.AbstractEventLoop):
         return Future(self._created, loop=self)
 
     def create_task(
-        self,
-        coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
-        *,
-        name: str | None = None,
-        context: Context | None = None,
-        **options: Any,
+        self, coro: Awaited[T], *, name: str | None = None, context: Context | None = None, **options: Any
     ) -> asyncio.Task[T]:
-        assert isinstance(coro, Coroutine)  # noqa: S101  # asyncio.create_task checks; generators ended with 3.11
+        if not is_coroutine(coro):
+            raise TypeError(f"a coroutine was expected, got {coro!r}; for a handle: asyncio.ensure_future(handle)")
         caller = _calling_construct()
         if caller is _AS_COMPLETED and _AS_COMPLETED is not _WAIT_FOR:
             coro.close()
-            raise ForeignCallError("asyncio.as_completed on bare coroutines (their order is that of a set)")
-        if self._inert:
-            coro.close()
-            raise Evicted
+            raise ForeignCallError(
+                "asyncio.as_completed on bare coroutines",
+                "pass it tasks (asyncio.create_task): of coroutines it makes a set, which has another order each time",
+            )
         parent = current_scope.get()
         context = context if context is not None else copy_context()
+        if self._owner.inert:
+            coro.close()
+            self._owner.evict()
+            return self._start(coro, None, parent, name, context)  # never stepped
         if caller is _WAIT_FOR:
             task = self._start(coro, None, parent, name, context)
             task.begun = True
             task.stands_for = asyncio.current_task(self)
-            task.add_done_callback(_forget, context=_NO_CONTEXT)
+            task.add_done_callback(forget, context=_NO_CONTEXT)
             return task
         scope = parent.enter_task()
         return self._start(self._in_scope(scope, coro), coro, parent, name, context)
+
+    def get_task_factory(self) -> None:
+        """None: anyio asks for it."""
 
     def _start(
         self,
@@ -267,9 +198,13 @@ class Loop(asyncio.AbstractEventLoop):
         except asyncio.CancelledError:
             withdrawn = True
             raise
+        except BaseException:
+            self._note_failed(task)
+            raise
         finally:
             await self._owner.end_scope(scope, withdrawn=withdrawn)
             self.forget(task)
+            del task  # its error's traceback would lead back to it: then nobody would see that nobody awaits it
 
     def forget(self, task: Task[Any]) -> None:
         """The task has ended: nothing has to be done with it when its scope ends, or the run."""
@@ -300,23 +235,43 @@ class Loop(asyncio.AbstractEventLoop):
         return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        if not self._inert:
-            error = context.get("exception")
-            self._owner.report(f"{context.get('message')}: {error!r}" if error else str(context.get("message")))
+        if not self._owner.inert:
+            self._owner.report(_Report(str(context.get("message")), context.get("exception")))
+
+    # --- errors that nobody awaits
+
+    def _note_failed(self, task: Task[Any]) -> None:
+        if self._failed is None:
+            self._failed = WeakSet()
+        self._failed.add(task)
+
+    def report_failed(self) -> None:
+        """The run has ended: nobody will await what its failed tasks raised. (asyncio reports those that are gone.)"""
+        for task in self._failed or ():
+            if task.done() and getattr(task, "_log_traceback", False):
+                error = task.exception()  # from now on it counts as awaited
+                self.call_exception_handler(
+                    {"message": f"{task.get_name()} failed, and nobody awaited it", "exception": error}
+                )
+        self._failed = None
 
     # --- what the run does with it
 
     def enter(self) -> Before:
-        """Makes this the running loop; `leave` puts back what was before."""
-        before = _get_running_loop(), drop_generators()
+        """Makes this the running loop, without a current task; `leave` puts back what was before."""
+        outer = _get_running_loop()
+        # While the outer loop is the running one: the current task of another cannot be exchanged.
+        task = _swap_current_task(outer, None) if _swap_current_task is not None and outer is not None else None
         _set_running_loop(self)
-        return before
+        return outer, task, drop_generators()
 
     def leave(self, before: Before) -> None:
-        loop, hooks = before
+        outer, task, hooks = before
         if hooks is not None:
             sys.set_asyncgen_hooks(*hooks)
-        _set_running_loop(loop)
+        _set_running_loop(outer)
+        if task is not None and _swap_current_task is not None:
+            _swap_current_task(outer, task)
 
     def drain(self) -> None:
         """Runs handles until none is ready, or the owner says stop. Only between `enter` and `leave`."""
@@ -332,16 +287,20 @@ class Loop(asyncio.AbstractEventLoop):
                 raise RunawayTurnError(f"more than {HANDLES_PER_DRAIN:,} callbacks ran in one turn")
             try:
                 handle.context.run(handle.callback, *handle.args)
-            except SystemExit:
-                pass  # asyncio has made it the task's outcome already; a workflow cannot end the worker
-            except Exception as error:  # noqa: BLE001  # a callback of call_soon may raise anything; asyncio logs it too
-                self.call_exception_handler({"message": "a callback raised", "exception": error})
+            except BaseException as error:  # noqa: BLE001  # a callback of call_soon may raise anything (rule 5)
+                self._raised(handle, error)
             if owner.fault is not None:
                 ready.clear()
 
+    def _raised(self, handle: Handle, error: BaseException) -> None:
+        if is_interrupt(error):
+            raise error
+        if isinstance(error, Evicted) or _is_task(handle.callback):
+            return  # the turn is being dropped; or asyncio has made it the task's outcome already
+        self.call_exception_handler({"message": "a callback raised", "exception": error})
+
     def close_tasks(self) -> list[str]:
         """Closes every task's coroutine, oldest first, in its own context; what refused to close."""
-        self._inert = True
         self.ready.clear()
         refused: list[str] = []
         before = self.enter()
@@ -349,13 +308,17 @@ class Loop(asyncio.AbstractEventLoop):
             for task in list(self.alive.values()):
                 if task.done():
                     continue
-                for coro in (task.get_coro(), task.inner):
-                    if coro is not None and not _close(task.context, coro):
-                        refused.append(task.get_name())
+                self._owner.evictions = 0
+                _enter_task(self, task)  # or a timeout, or a task group, would fail at once instead of waiting
+                closed = [close(task.context, coro) for coro in (task.get_coro(), task.inner) if coro is not None]
+                _leave_task(self, task)
+                if not all(closed):
+                    refused.append(task.get_name())
         finally:
             self.leave(before)
         self.ready.clear()
         self.alive.clear()
+        self.refused = bool(refused)
         return refused
 
 
@@ -372,27 +335,32 @@ def drop_generators() -> Hooks | None:
     return hooks
 
 
+class _Report:
+    """A message with the traceback of its error.
+
+    It becomes a text later: the garbage collector may report a task in the midst of anything, and a traceback parses
+    source.
+    """
+
+    def __init__(self, message: str, error: BaseException | None) -> None:
+        self._message = message
+        self._error = error
+
+    def __str__(self) -> str:
+        if self._error is None:
+            return self._message
+        return f"{self._message}:\n{''.join(format_exception(self._error)).rstrip()}"
+
+
 _NO_CONTEXT: Final = Context()
 
 
-def _forget(task: Any) -> None:
-    task.get_loop().forget(task)
-    if task.inner is not None:
-        task.inner.close()  # cancelled before its first step: as asyncio does, it is not left unawaited
+def _is_task(callback: Any) -> bool:
+    return isinstance(getattr(callback, "__self__", None), asyncio.Task)
 
 
 def _ignore(_: object) -> None:
     return None
-
-
-def _close(context: Context, coro: Any) -> bool:
-    try:
-        context.run(coro.close)
-    except RuntimeError:
-        return False  # it awaited something else in its finally
-    except BaseException:  # noqa: BLE001  # code being closed may raise anything, Evicted first of all; nobody is left to hear it
-        return True
-    return True
 
 
 def _calling_construct() -> CodeType | None:

@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator
 from contextvars import Context, copy_context
 from typing import Final, Literal
 
-from tenuto.errors import Evicted
 from tenuto.kernel.commands import CancelTimer, ReplyUpdate, StartTimer
 from tenuto.kernel.core import Core
 from tenuto.kernel.facts import Signal, UpdateAsked
@@ -248,8 +247,6 @@ class Mailbox:
     # --- receive
 
     def listen(self, handlers: Handlers, why: str) -> None:
-        if self._core.inert:
-            raise Evicted
         self._otherwise = handlers.otherwise
         if handlers.signals or handlers.updates:
             self.listener = Listener(current_scope.get(), handlers)
@@ -267,8 +264,8 @@ class Mailbox:
     def take(self) -> asyncio.Future[Dispatch]:
         core = self._core
         listener = self.listener
-        if core.inert or listener is None:
-            raise Evicted
+        if listener is None:
+            return core.evicted()  # the run's code has ended, and left this task behind
         # A take has no place of its own: the message it gets has one. It hangs at a nameless place nobody else uses.
         pending = core.pend(Node("", listener.scope.node), None, None, self._withdraw_take)
         listener.taking = pending
@@ -390,8 +387,6 @@ class Mailbox:
     # --- answers
 
     def reply(self, update_id: str, result: Ok | Err) -> None:
-        if self._core.inert:
-            raise Evicted
         update = self.updates[update_id]
         if update.status is not UpdateStatus.ACCEPTED:
             return  # replayed: answered before

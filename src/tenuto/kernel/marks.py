@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import assert_never
 
-from tenuto.errors import Evicted
 from tenuto.kernel.core import Core
 from tenuto.kernel.history import Node, describe
 from tenuto.kernel.location import check_name, patch
@@ -35,8 +34,6 @@ class Marks:
         self._core = core
 
     def observe(self, mark: Observed) -> Observed:
-        if self._core.inert:
-            raise Evicted
         match mark:
             case JoinMark() | RaceMark():
                 return self._start(mark) if mark.segment is None else self._end(mark)
@@ -93,8 +90,6 @@ class Marks:
 
     def patch(self, patch_id: str, *, deprecate: bool) -> bool:
         core = self._core
-        if core.inert:
-            raise Evicted
         node = core.history.root.child(patch(check_name(patch_id)))
         entry = node.entry
         if entry is not None and type(entry.kind) is Patch:
@@ -129,11 +124,7 @@ class Marks:
     def _run(self, pending: Pending) -> None:
         core = self._core
         node: Node = pending.node
-        core.loop.lenient = True
-        try:
-            outcome: Ok | Err = pending.op.run()
-        finally:
-            core.loop.lenient = False
+        outcome: Ok | Err = pending.op.run()
         kind = SideEffect(outcome.value, None) if isinstance(outcome, Ok) else SideEffect(None, outcome.error)
         core.journal.note(node, kind, pending.flags, force=True)
         core.close_pending(pending)

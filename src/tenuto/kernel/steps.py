@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, cast
 
-from tenuto.errors import Evicted, StepFailedError, StepOutcomeUnknownError
+from tenuto.errors import StepFailedError, StepOutcomeUnknownError
 from tenuto.kernel.commands import CancelStep, CancelTask, CancelTimer, EnqueueTask, RunStep, StartTimer
 from tenuto.kernel.core import Core
 from tenuto.kernel.facts import Done
@@ -50,7 +50,7 @@ class Steps:
         """
         core = self._core
         if core.inert:
-            raise Evicted
+            return core.evicted()
         spec = op.spec
         node = current_scope.get().take(spec.name)
         entry = node.entry
@@ -74,8 +74,6 @@ class Steps:
         return kind.output
 
     def issue(self, op: StepOp) -> asyncio.Future[bytes]:
-        if self._core.inert:
-            raise Evicted
         return self._issue(op, current_scope.get().take(op.spec.name))
 
     def _issue(self, op: StepOp, node: Node) -> asyncio.Future[bytes]:

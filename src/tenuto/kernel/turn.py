@@ -431,6 +431,7 @@ class Run(EngineSide):
             self.divergence.strict = True
         outcome = self._outcome
         if outcome is not None:
+            self.loop.report_failed()
             batch = journal.take_batch(self._state_after(outcome), None, busy=False)
             return Turn(batch, journal.take_commands(), _NOTHING_AWAITED, outcome, journal.take_notices())
         timer = self.timers.earliest() if self.timers.live else None
@@ -471,8 +472,11 @@ class Run(EngineSide):
     def forget(self) -> None:
         """Takes a closed run apart: its parts know each other, and would stay until the garbage collector comes by.
 
-        With thousands of runs coming and going, that is what the collector would be busy with.
+        With thousands of runs coming and going, that is what the collector would be busy with. One whose code refused
+        to close stays as it is: the code is kept too.
         """
+        if self.loop.refused:
+            return
         nodes = [self.history.root]
         while nodes:
             node = nodes.pop()
@@ -484,7 +488,7 @@ class Run(EngineSide):
         self.loop.ready.clear()
         self.internal.clear()
         self.outstanding.clear()
-        # What leads back here. `inert` stays: code that refused to close, and asks for something, is still told so.
+        # What leads back here.
         del self.loop, self.mailbox, self.steps, self.sleeps, self.children, self.commits, self.marks, self.replay
         del self._main, self._root, self._unwinding
 

@@ -6,7 +6,7 @@ from asyncio import CancelledError, Future
 from collections.abc import Awaitable, Coroutine, Generator
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-from tenuto.errors import ChildCancelledError, Evicted, StepFailedError
+from tenuto.errors import ChildCancelledError, StepFailedError
 from tenuto.model.place import Place, current
 from tenuto.model.waiting import any_done, quiet
 
@@ -65,7 +65,7 @@ class WorkHandle(Generic[T_co]):
     @property
     def done(self) -> bool:
         if self._port.inert:
-            raise Evicted
+            self._port.evict()
         return self.future.done()
 
     def cancel(self) -> None:

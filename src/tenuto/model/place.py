@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from weakref import ref
 
-from tenuto.errors import Evicted, NestingError, NotInWorkflowError, ReadOnlyError
+from tenuto.errors import NestingError, NotInWorkflowError, ReadOnlyError
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -105,7 +105,7 @@ def current(call: str) -> Place:
     if place is None or not place.open:
         raise refuse(call, place)
     if place.port.inert:
-        raise Evicted
+        place.port.evict()
     return place
 
 
@@ -115,7 +115,7 @@ def reading(call: str) -> Place:
     if place is None or not (place.open or place.kind in ("validator", "closure")):
         raise refuse(call, place)
     if place.port.inert:
-        raise Evicted
+        place.port.evict()
     return place
 
 

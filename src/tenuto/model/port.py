@@ -50,7 +50,11 @@ class Port(Protocol):
 
     @property
     def inert(self) -> bool:
-        """Whether the run is being closed: every call then raises `Evicted`."""
+        """Whether the run is being closed."""
+        ...
+
+    def evict(self) -> None:
+        """Raise `Evicted` in a run being closed; from a task's third call on return: what it awaits never settles."""
         ...
 
     def now(self) -> int:

@@ -18,7 +18,7 @@ from types import FunctionType, NoneType
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
 from tenuto.codec.values import dump, load
-from tenuto.errors import Evicted, NestingError, NotInWorkflowError
+from tenuto.errors import NestingError, NotInWorkflowError
 from tenuto.kernel.operations import StepOp, StepSpec
 from tenuto.model.place import Place, here, refuse
 
@@ -122,7 +122,7 @@ async def durable(spec: StepSpec, call: StepCall) -> Any:
         raise refuse(f"step {spec.name!r}", place)
     port = place.port
     if port.inert:
-        raise Evicted
+        port.evict()
     issued = port.perform(_make_op(StepOp, (spec, call)))
     return port.decode(issued if isinstance(issued, bytes) else await issued)
 

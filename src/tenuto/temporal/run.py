@@ -23,7 +23,7 @@ from typing import Any, Final, cast
 from temporalio import workflow
 
 from tenuto.codec.values import dump, load
-from tenuto.errors import DecodingError, Evicted, UnsupportedError
+from tenuto.errors import DecodingError, UnsupportedError
 from tenuto.host.definitions import find_handler
 from tenuto.kernel.commands import CancelStep, RunStep
 from tenuto.kernel.facts import Done, Fact, UpdateAsked
@@ -76,7 +76,7 @@ class TemporalRun(Run):
         """For logs. Inside a receive it is never said: there the model decides by it whether to commit."""
         return self.quiet and self.mailbox.listener is None
 
-    def report(self, message: str) -> None:
+    def report(self, message: object) -> None:
         if not self.quiet and not self.inert:
             self.journal.notices.append(message)
 
@@ -117,7 +117,7 @@ class TemporalRun(Run):
 
     def issue(self, operation: Operation) -> asyncio.Future[bytes]:
         if self.inert:
-            raise Evicted
+            return self.evicted()
         match operation:
             case StepOp():
                 return self.steps.issue(_as_task(operation))
@@ -152,17 +152,20 @@ class TemporalRun(Run):
 
     def publish(self, value: bytes) -> None:
         if self.inert:
-            raise Evicted
+            self.evict()
+            return
         self.published = value
 
     def close_hook(self, token: str) -> None:
         if self.inert:
-            raise Evicted
+            self.evict()
+            return
         self.hooks.discard(token)
 
     def patch(self, patch_id: str, *, deprecate: bool = False) -> bool:
         if self.inert:
-            raise Evicted
+            self.evict()
+            return False
         with self._sdk():
             if deprecate:
                 workflow.deprecate_patch(patch_id)

@@ -157,7 +157,7 @@ class Engine:
         """Drops every run from memory in good order, as an engine does with idle ones."""
         for run_id, live in list(self._live.items()):
             if not any(key[0] == run_id for key in self._jobs):
-                self._live.pop(run_id).run.close()
+                del self._live[run_id]
                 self._awake[run_id] = None
                 self.notices.extend(f"{run_id}: {name} refused to close" for name in live.run.close())
 

@@ -292,6 +292,71 @@ def test_sets_of_tasks_have_the_same_order_in_every_process():
     assert second == [5, 3, 11, 0, 1, 2, 4, 6, 7, 8, 9, 10]
 
 
+async def lost() -> None:
+    raise ValueError("lost")
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_the_error_of_a_task_that_nobody_awaits_is_logged_once_and_not_while_replaying(drive, kept):
+    """K138: when the task is gone, or when the run ends"""
+
+    async def body() -> Any:
+        task = asyncio.create_task(lost())
+        if not kept:
+            del task
+        await sleep(1)
+        await sleep(1)
+
+    run = drive(body)
+    run.turn()
+    run.reload()
+    run.turn(now=1_000)
+    run.turn(now=2_000)
+    assert run.result is None
+    [notice] = [notice for turn in run.turns for notice in turn.notices]
+    assert "Traceback" in notice
+    assert "in lost" in notice
+    assert "ValueError: lost" in notice
+
+
+def test_an_error_that_was_awaited_after_all_is_not_logged(drive):
+    """1.7"""
+
+    async def body() -> Any:
+        tasks = [asyncio.create_task(lost()) for _ in range(3)]
+        await sleep(1)
+        try:
+            await tasks[0]
+        except ValueError:
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    run = drive(body)
+    run.turn()
+    run.turn(now=1_000)
+    assert run.result is None
+    assert [turn.notices for turn in run.turns] == [(), ()]
+
+
+def test_an_error_is_said_even_if_the_garbage_collector_finds_its_task(drive):
+    """1.7: a traceback parses source, which must not happen wherever the collector comes by"""
+
+    async def body() -> Any:
+        async def lost_in_a_circle() -> None:
+            here = asyncio.current_task()
+            assert here is not None
+            raise ValueError("lost")
+
+        asyncio.create_task(lost_in_a_circle())  # noqa: RUF006
+        await sleep(1)
+
+    run = drive(body)
+    run.turn()
+    gc.collect()
+    run.turn(now=1_000)
+    [notice] = [notice for turn in run.turns for notice in turn.notices]
+    assert "in lost_in_a_circle" in notice
+
+
 def test_a_turn_that_does_not_end_parks_the_run(drive, monkeypatch):
     """K036, T10"""
     monkeypatch.setattr("tenuto.kernel.loop.HANDLES_PER_DRAIN", 10_000)
