@@ -357,6 +357,8 @@ class HeldRun:
         turn = self.run.take_turn(facts, now)
         if turn.notices:
             self.notices.extend(turn.notices)
+        if turn.goes_on:
+            self._touched = True  # once this one is committed
         return turn
 
     async def _left(self, turn: Turn, result: TurnResult | None) -> str | None:
