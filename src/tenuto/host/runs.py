@@ -34,7 +34,7 @@ from tenuto.kernel.commands import (
     is_durable,
 )
 from tenuto.kernel.facts import Done, Fact, TimerGone, fact_of
-from tenuto.kernel.location import text
+from tenuto.kernel.location import Location, text
 from tenuto.kernel.operations import Cancelled, Completed, Continued, Err, Failed, Parked
 from tenuto.kernel.records import Mail, Rows
 from tenuto.kernel.turn import Run, Turn
@@ -221,6 +221,10 @@ class HeldRun:
     @property
     def busy(self) -> bool:
         return bool(self._work)
+
+    def under_way(self) -> list[tuple[Location, int, float]]:
+        """The attempts of its inline steps under way: where, which, and since when by the loop's clock."""
+        return self._work.under_way()
 
     def mail_arrived(self) -> None:
         self._unread = True
