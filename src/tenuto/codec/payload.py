@@ -11,17 +11,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable
-from typing import Final, Protocol
+from typing import Protocol
 
-import cbor2
-
-from tenuto.codec import tags
+from tenuto.codec.frames import framed, parts_of
 from tenuto.codec.limits import DEFAULT_LIMITS, ValueLimits
 from tenuto.errors import DecodingError
 
 __all__ = ["PayloadCodec", "Payloads", "ZlibCodec"]
-
-_MARK: Final = b"\xd9" + tags.PAYLOAD.to_bytes(2, "big") + b"\x82"  # the tag, and an array of two
 
 
 class PayloadCodec(Protocol):
@@ -84,14 +80,18 @@ class Payloads:
         if not self._codecs or len(data) < self._from_bytes:
             return data
         codec = next(iter(self._codecs.values()))
-        wrapped = _MARK + cbor2.dumps(codec.id) + cbor2.dumps(codec.encode(data))
+        wrapped = framed(codec.id, codec.encode(data))
         return wrapped if len(wrapped) < len(data) else data
 
     def unwrap(self, stored: bytes) -> bytes:
         """The encoded value; `DecodingError` if it cannot be had."""
-        if not stored.startswith(_MARK):
+        try:
+            found = parts_of(stored)
+        except ValueError as error:
+            raise DecodingError("$", "", str(error)) from None
+        if found is None:
             return stored
-        codec_id, content = _parts(stored)
+        codec_id, content = found
         codec = self._codecs.get(codec_id)
         if codec is None:
             raise DecodingError("$", codec_id, f"there is no payload codec {codec_id!r} here", "configure the codec")
@@ -99,15 +99,3 @@ class Payloads:
             return codec.decode(content, self._limits.size)
         except ValueError as error:
             raise DecodingError("$", codec_id, str(error)) from None
-
-
-def _parts(stored: bytes) -> tuple[str, bytes]:
-    pair = b"\x82" + stored[len(_MARK) :]
-    try:
-        codec_id, content = cbor2.loads(pair, max_depth=2, allow_indefinite=False)
-    except cbor2.CBORError:
-        raise DecodingError("$", "", "a payload is malformed") from None
-    # What else might have been read (a tag, a longer form, bytes after the end) does not encode to the same again.
-    if type(codec_id) is not str or type(content) is not bytes or cbor2.dumps([codec_id, content]) != pair:
-        raise DecodingError("$", "", "a payload is malformed")
-    return codec_id, content

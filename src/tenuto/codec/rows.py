@@ -9,12 +9,13 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple, cast
 
 from tenuto.codec import keys
 from tenuto.codec.bare import refuse
+from tenuto.codec.frames import GIVE_IT, described
 from tenuto.codec.keys import INTEGERS, read_integer
 from tenuto.codec.records import (
     decode_counters,
@@ -30,7 +31,7 @@ from tenuto.codec.records import (
     encode_name,
     encode_update,
 )
-from tenuto.errors import RecordError
+from tenuto.errors import DecodingError, RecordError
 from tenuto.kernel.batch import Batch, Trim
 from tenuto.kernel.location import Location, Segment, name_of
 from tenuto.kernel.records import Entry, Mail, Metadata, Rows, Update
@@ -39,7 +40,6 @@ __all__ = [
     "COUNTERS_KEY",
     "ERROR_KEY",
     "INPUT_KEY",
-    "METADATA_PREFIX",
     "OUTPUT_KEY",
     "PUBLISHED_KEY",
     "STATE_KEY",
@@ -49,6 +49,7 @@ __all__ = [
     "decode_rows",
     "entry_id",
     "mail_key",
+    "mail_number",
     "metadata_key",
     "update_key",
 ]
@@ -59,7 +60,6 @@ NAMES, HISTORY, MAIL, SINGLE, METADATA, UPDATES = range(1, 7)
 STATE, OUTPUT, ERROR, VERSION, INPUT, PUBLISHED, COUNTERS = range(1, 8)
 
 _HISTORY: Final = keys.pack((HISTORY,))
-METADATA_PREFIX: Final = keys.pack((METADATA,))
 STATE_KEY, OUTPUT_KEY, ERROR_KEY, VERSION_KEY, INPUT_KEY, PUBLISHED_KEY, COUNTERS_KEY = (
     keys.pack((SINGLE, row)) for row in range(STATE, COUNTERS + 1)
 )
@@ -105,6 +105,14 @@ def metadata_key(history_key: bytes) -> bytes:
 def mail_key(number: int) -> bytes:
     """Where the mail of this number is stored."""
     return keys.pack((MAIL, f"{number:016x}"))
+
+
+def mail_number(key: bytes) -> int:
+    """The number of the mail that is stored under this key."""
+    try:
+        return int(key[3:-1], 16)
+    except ValueError:
+        refuse(f"the key {key.hex()} has no mail number")
 
 
 def update_key(update_id: str) -> bytes:
@@ -316,13 +324,20 @@ class _RunReader:
             refuse(f"the run's {what} is not UTF-8")
 
 
-def decode_rows(run_id: str, rows: Iterable[tuple[bytes, bytes]]) -> tuple[Rows, RunEncoder]:
-    """All rows of a run, given in key order, decoded; and an encoder that knows the run's names."""
+def decode_rows(run_id: str, rows: Sequence[tuple[bytes, bytes]]) -> tuple[Rows, RunEncoder]:
+    """All rows of a run, given in key order, decoded; and an encoder that knows the run's names.
+
+    `RecordError` for what is damaged; `DecodingError` for rows that are sealed, and that nobody has opened.
+    """
     reader = _RunReader()
     try:
         reader.read_all(rows)
         return reader.rows(run_id), RunEncoder(reader.names)
     except RecordError as error:
+        for _, value in rows:
+            if (how := described(value)) is not None:
+                why = f"the rows of run {run_id} cannot be read: they are {how}, which is not given here"
+                raise DecodingError("$", "encrypted", why, GIVE_IT) from None
         raise RecordError(f"run {run_id}: {error.args[0]}") from None
 
 

@@ -19,14 +19,14 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import cbor2
 
-from tenuto.codec import tags
+from tenuto.codec.frames import AES_GCM, GIVE_IT, framed, mark, parts_of, read_frame
 from tenuto.codec.limits import DEFAULT_LIMITS
 from tenuto.codec.payload import Payloads, ZlibCodec
 from tenuto.errors import ConfigError, DecodingError
 
 __all__ = ["Codec", "Compression", "Encryption", "Place", "is_sealed"]
 
-_MARK: Final = b"\xd9" + tags.PAYLOAD.to_bytes(2, "big") + b"\x82" + cbor2.dumps("aes-gcm")
+_MARK: Final = mark(AES_GCM)
 LARGEST: Final = 32 * 1024 * 1024  # what a row may expand to; it may hold a few values
 NONCE_BYTES: Final = 12
 KEY_BYTES: Final = 32
@@ -130,7 +130,7 @@ class Encryption:
         parts: list[Any] = [self._current, nonce, hidden]
         if travels:
             parts.append(list(place[1:]))
-        return _MARK + cbor2.dumps(cbor2.dumps(parts))
+        return framed(AES_GCM, cbor2.dumps(parts))
 
     def _shortened(self, data: bytes) -> bytes:
         if self._zlib is not None:
@@ -148,13 +148,17 @@ class Encryption:
         key_id, nonce, hidden, _ = _parts(stored, place)
         cipher = self._ciphers.get(key_id)
         if cipher is None:
-            raise _refused(place, f"there is no encryption key {key_id!r} here", "give the key")
+            why = f"it is sealed by key {key_id!r}, and there is no encryption key {key_id!r} here"
+            raise _refused(place, why, GIVE_IT)
         from cryptography.exceptions import InvalidTag
 
         try:
             data = cipher.decrypt(nonce, hidden, place.encoded())
         except InvalidTag:
-            raise _refused(place, "it was changed, moved from another place, or sealed by another key") from None
+            why = (
+                f"it says sealed by key {key_id!r}, but was sealed by another key, changed, or moved from another place"
+            )
+            raise _refused(place, why, GIVE_IT) from None
         return self._lengthened(data, place)
 
     def _lengthened(self, data: bytes, place: Place) -> bytes:
@@ -178,16 +182,21 @@ def is_sealed(stored: bytes) -> bool:
 
 
 def _parts(stored: bytes, place: Place) -> tuple[str, bytes, bytes, Place | None]:
+    """Key, nonce, hidden bytes and origin. Nobody has vouched for these bytes yet."""
     try:
-        content = cbor2.loads(stored[len(_MARK) :], max_depth=1, allow_indefinite=False)
-        parts: Any = cbor2.loads(content, max_depth=3, allow_indefinite=False)
-        key_id, nonce, hidden, *origin = parts
-        stated = Place("", *origin[0]) if origin else None
-    except (cbor2.CBORError, TypeError, ValueError):
-        raise _refused(place, "it is malformed") from None
-    if type(key_id) is not str or type(nonce) is not bytes or type(hidden) is not bytes or len(nonce) != NONCE_BYTES:
-        raise _refused(place, "it is malformed")
-    return key_id, nonce, hidden, stated
+        found = parts_of(stored)
+        parts = None if found is None else read_frame(found[1])
+    except ValueError:
+        parts = None
+    match parts:
+        case [str(key_id), bytes(nonce), bytes(hidden)] if len(nonce) == NONCE_BYTES:
+            return key_id, nonce, hidden, None
+        case [str(key_id), bytes(nonce), bytes(hidden), [str(kind), str(owner), bytes(key)]] if (
+            len(nonce) == NONCE_BYTES
+        ):
+            return key_id, nonce, hidden, Place("", kind, owner, key)
+        case _:
+            raise _refused(place, "it is malformed")
 
 
 def _refused(place: Place, why: str, fix: str | None = None) -> DecodingError:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import cbor2
 
+from tenuto.codec.frames import GIVE_IT, described
 from tenuto.codec.limits import DEFAULT_LIMITS, IN_FORCE, ValueLimits
 from tenuto.codec.reading import read
 from tenuto.codec.refusal import Refused, is_dict
@@ -120,6 +121,10 @@ def load(data: bytes, limits: ValueLimits = DEFAULT_LIMITS) -> Any:
     try:
         return read(data, limits.depth)
     except Refused as refused:
+        how = described(data)
+        if how is not None:  # nobody has opened it, because there is no codec here
+            why = f"{refused.why}: the value is {how}, which is not given here"
+            raise DecodingError(refused.path, "encrypted", why, GIVE_IT) from None
         error = DecodingError(refused.path, refused.type_name, refused.why, refused.fix or "restore the value")
         raise error from refused.__cause__
 
