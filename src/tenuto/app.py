@@ -26,7 +26,6 @@ from tenuto.errors import ConfigError, RunCancelledError, RunFailedError, RunTer
 from tenuto.host.blocking import Blocking, LoopThread
 from tenuto.host.engine import NativeEngine
 from tenuto.host.explain import Explanation
-from tenuto.host.faults import failure_text, noted, with_frames
 from tenuto.host.history import HistoryEntry
 from tenuto.host.limits import Limits
 from tenuto.host.options import Attributes, StartOptions, WorkerOptions
@@ -233,11 +232,7 @@ class Tenuto:
         since: datetime | None = None,
         limit: int = 100,
     ) -> AsyncIterator[RunSummary]:
-        """The runs that fit, newest first; at most `limit` of them. `each` does something to all.
-
-        `status`: one that a run can have, or `open`, `closed`, `stuck`, which stand for several; another is a
-        `ValueError`.
-        """
+        """The runs that fit, newest first; at most `limits.page` of them. `each` does something to all."""
         which = await self._filter(status, workflow, attributes, since, limit)
         for summary in await self.engine.runs(which):
             yield summary
@@ -254,7 +249,6 @@ class Tenuto:
 
         await app.each(workflow="checkout", status="failed").recover()
         """
-        RunFilter(status)  # a wrong one is said here, not when something is done to them
         return EachRun(self.engine, lambda: self._filter(status, workflow, attributes, since, 0))
 
     async def _filter(
@@ -403,10 +397,9 @@ class RunHandle(Generic[T_co]):
             case "completed":
                 return cast("T_co", load(ending.value))
             case "failed":
-                error = with_frames(load(ending.value))
-                raise noted(RunFailedError(failure_text(self.id, error)), ending.notes) from error
+                raise RunFailedError(f"run {self.id} failed") from load(ending.value)
             case "cancelled":
-                raise noted(RunCancelledError(f"run {self.id} was cancelled"), ending.notes)
+                raise RunCancelledError(f"run {self.id} was cancelled")
             case _:
                 raise RunTerminatedError(f"run {self.id} was terminated")
 
@@ -501,7 +494,7 @@ class TaskHandle(Generic[T_co]):
         ending = await self._engine.task_ending(self.id, timeout)
         if ending.status == "completed":
             return cast("T_co", load(ending.value))
-        error = with_frames(load(ending.value)) if ending.value else None
+        error = load(ending.value) if ending.value else None
         if isinstance(error, StepFailedError):
             raise error
         raise RunFailedError(f"run {self.id}, which had the key, is {ending.status}") from error

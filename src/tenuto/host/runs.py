@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from typing import NamedTuple
 
+from tenuto.codec.records import decode_mail
 from tenuto.codec.rows import EncodedBatch, RunEncoder, decode_rows, mail_key
 from tenuto.codec.values import dump, load
-from tenuto.errors import LimitError, TenutoError
+from tenuto.errors import LimitError, RecordError, TenutoError
 from tenuto.host.collector import CollectorPaused
 from tenuto.host.commit import Committer
+from tenuto.host.contents import Contents
 from tenuto.host.definitions import Definitions, find_handler
 from tenuto.host.effects import Effects, commit_plain, ending_mail, first_rows, gather
 from tenuto.host.inline import InlineWork
@@ -34,23 +35,16 @@ from tenuto.kernel.commands import (
     is_durable,
 )
 from tenuto.kernel.facts import Done, Fact, TimerGone, fact_of
-from tenuto.kernel.location import Location, text
+from tenuto.kernel.location import text
 from tenuto.kernel.operations import Cancelled, Completed, Continued, Err, Failed, Parked
 from tenuto.kernel.records import Mail, Rows
 from tenuto.kernel.turn import Run, Turn
 from tenuto.model.main import run_main
-from tenuto.store.port import Claim, Lease, NewRun, RunRecord, Store, TurnCommit, TurnResult
+from tenuto.store.port import Claim, Lease, NewRun, RunRecord, Store, TurnCommit, TurnResult, UnreadableRun
 
-__all__ = ["Contents", "HeldRun"]
+__all__ = ["HeldRun"]
 
 _MAIL = mail_key(0)[:2]
-
-
-class Contents(NamedTuple):
-    """What was read of a claimed run; `rows` is None where memory still has them."""
-
-    rows: list[tuple[bytes, bytes]] | None
-    mail: list[tuple[int, Mail]]
 
 
 class HeldRun:
@@ -159,11 +153,17 @@ class HeldRun:
         return self._seen
 
     def take(self, claim: Claim, contents: Contents) -> None:
-        """Takes the lease, and what was read of the run since."""
+        """Takes the lease, and what was read of the run since; raises what of that cannot be read."""
         self.record, self.lease = claim.record, claim.lease
-        if contents.rows is not None:
-            self._rebuild(contents.rows)
-        self._add_mail(contents.mail)
+        rows, mail = contents.rows, contents.mail
+        if isinstance(rows, UnreadableRun):
+            raise rows.error
+        if isinstance(mail, UnreadableRun):
+            raise mail.error
+        if rows is not None:
+            self._rebuild(rows)
+        self._add_mail([(n, decode_mail(data)) for n, data in mail])
+        self._add_mail(contents.sent)
 
     async def load(self) -> None:
         """Builds the run from its rows. All its mail is given as facts, in number order."""
@@ -174,7 +174,7 @@ class HeldRun:
         self._rebuild(stored)
         self._add_mail(mail)
 
-    def _rebuild(self, stored: list[tuple[bytes, bytes]]) -> None:
+    def _rebuild(self, stored: Sequence[tuple[bytes, bytes]]) -> None:
         if self.run is not None:
             self.drop()
         self._facts.clear()
@@ -221,10 +221,6 @@ class HeldRun:
     @property
     def busy(self) -> bool:
         return bool(self._work)
-
-    def under_way(self) -> list[tuple[Location, int, float]]:
-        """The attempts of its inline steps under way: where, which, and since when by the loop's clock."""
-        return self._work.under_way()
 
     def mail_arrived(self) -> None:
         self._unread = True
@@ -361,8 +357,6 @@ class HeldRun:
         turn = self.run.take_turn(facts, now)
         if turn.notices:
             self.notices.extend(turn.notices)
-        if turn.goes_on:
-            self._touched = True  # once this one is committed
         return turn
 
     async def _left(self, turn: Turn, result: TurnResult | None) -> str | None:
@@ -405,10 +399,13 @@ class HeldRun:
         self._unread = False
         self._add_mail(await self._store.mail(self._require().id, self._seen))
 
-    def _add_mail(self, mail: list[tuple[int, Mail]]) -> None:
+    def _add_mail(self, mail: Sequence[tuple[int, Mail]]) -> None:
         for n, one in mail:
             self._seen = max(self._seen, n)
-            self._facts.append(fact_of(n, one, load))
+            try:
+                self._facts.append(fact_of(n, one, load))
+            except (TypeError, ValueError) as error:  # no place of that name, or a cancel that says something else
+                raise RecordError(f"mail {n} of run {self._require().id} is damaged: {error}") from error
 
     # --- commits
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
@@ -16,22 +16,22 @@ from tenuto.errors import CommitUnknownError, DecodingError, EnvironmentFault, R
 from tenuto.host.cache import RunCache
 from tenuto.host.collector import CollectorHold, CollectorPaused
 from tenuto.host.commit import Committer
+from tenuto.host.contents import Contents, fetch_program, read_contents
 from tenuto.host.definitions import Definitions
 from tenuto.host.housekeeping import Housekeeper
 from tenuto.host.leases import Renewal
 from tenuto.host.limits import Limits
-from tenuto.host.programs import Programs, is_python, version_of
+from tenuto.host.programs import Programs
 from tenuto.host.rounds import Rounds
 from tenuto.host.runners import Runners
-from tenuto.host.runs import Contents, HeldRun
+from tenuto.host.runs import HeldRun
 from tenuto.host.starts import Start, Starts
 from tenuto.host.tasks import Tasks
 from tenuto.host.timers import DueTimers, wait_at_most
-from tenuto.host.under_way import AttemptUnderWay, UnderWay
 from tenuto.host.waiters import Ending
 from tenuto.kernel.batch import Batch
 from tenuto.kernel.records import Mail
-from tenuto.store.port import Claim, Lease, NewRun, RunningStep, Store, TurnCommit
+from tenuto.store.port import Claim, Lease, NewRun, Store, TurnCommit
 
 __all__ = ["Worker"]
 
@@ -91,7 +91,6 @@ class Worker:
         self._pause = LISTEN_PAUSE
         self._until_rate = POLL  # seconds until a rate lets more begin, at most the poll
         self._timers = DueTimers(store, lambda: self._housekeeper.holds("timers"), self.poke)
-        self._under_way = UnderWay(store, lambda: self._id, self._attempts)
         self._stopping = False
         self._hurried = asyncio.Event()
         self._renewal: Renewal | None = None
@@ -122,7 +121,6 @@ class Worker:
             self._forever("sweep", self._sweep),
             self._forever("news", self._listen),
             self._forever("orphans", self._adopt),
-            self._forever("notes", self._under_way.note),
             *(self._forever(name, loop) for name, loop in self._housekeeper.loops()),
         ]
 
@@ -198,16 +196,6 @@ class Worker:
     def _room(self) -> int:
         """How many more runs may be advanced."""
         return self._concurrency - len(self._driving)
-
-    def _attempts(self) -> Iterator[AttemptUnderWay]:
-        """The inline steps under way here."""
-        for run_id in self._driving:
-            if (held := self._held.get(run_id)) is not None:
-                yield from (AttemptUnderWay(run_id, *attempt) for attempt in held.under_way())
-
-    async def steps_of(self, run_id: str) -> list[RunningStep]:
-        """The inline steps that this worker has under way for a run."""
-        return await self._under_way.steps(attempt for attempt in self._attempts() if attempt.run_id == run_id)
 
     def poke(self) -> None:
         """Something in this process was stored that may be claimed: look at once."""
@@ -317,12 +305,10 @@ class Worker:
         others = [claim.lease.run_id for claim in claims if claim.lease.run_id not in cached]
         above = {**dict.fromkeys(others, 0), **{run_id: held.seen for run_id, held in cached.items()}}
         try:
-            rows, mail = await asyncio.gather(self._rows_of(others), self._store.mail_of(above))
+            contents = await read_contents(self._store, above, others)
             for claim in claims:
-                if is_python(claim.record.target):
-                    continue  # its text is the deployed one
-                if (stored := rows.get(claim.lease.run_id)) is not None:
-                    await self._programs.fetch(version_of(stored), claim.record.target)
+                run_id = claim.lease.run_id
+                contents[run_id] = await fetch_program(self._programs, claim, contents[run_id])
         except BaseException:
             self._orphaned.set()  # leased and not held: they are looked for
             _drop(cached.values())
@@ -330,15 +316,8 @@ class Worker:
         if self._id != worker_id:
             _drop(cached.values())
             return  # lost meanwhile, with everything it had
-        taken: list[tuple[Claim, HeldRun, Contents]] = []
-        for claim in claims:
-            run_id = claim.lease.run_id
-            held = cached.get(run_id) or self._hold()
-            taken.append((claim, held, Contents(rows.get(run_id), mail.get(run_id, []))))
-        self._take(taken)
-
-    async def _rows_of(self, run_ids: Sequence[str]) -> dict[str, list[tuple[bytes, bytes]]]:
-        return await self._store.rows_of(run_ids) if run_ids else {}
+        runs = {run_id: cached.get(run_id) or self._hold() for run_id in contents}
+        self._take([(claim, runs[claim.lease.run_id], contents[claim.lease.run_id]) for claim in claims])
 
     def _hold(self) -> HeldRun:
         return HeldRun(
@@ -418,7 +397,7 @@ class Worker:
                 self.poke()
             elif number == held.seen + 1 and self._cache.get(run_id) is held and held.is_current(claim):
                 self._cache.pop(run_id)
-                self._take([(claim, held, Contents(None, [(number, mail)]))])
+                self._take([(claim, held, Contents(None, sent=((number, mail),)))])
             else:
                 await self._begin([claim])
         except CommitUnknownError:

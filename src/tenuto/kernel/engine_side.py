@@ -72,10 +72,6 @@ class EngineSide(Core):
         """Cancels the run's main task."""
         raise AssertionError  # Run has the root
 
-    def root_error(self) -> BaseException | None:
-        """The exception by which the run's main task has ended, if it has."""
-        raise AssertionError  # Run has the root
-
     @property
     def run_id(self) -> str:
         return self.rows.run_id
@@ -189,16 +185,16 @@ class EngineSide(Core):
             scope.dispatches = entry.kind.iteration  # goes on counting where its checkpoint was
         return _Guard(self, scope)
 
-    async def end_scope(self, scope: Scope, raised: BaseException | None) -> None:
+    async def end_scope(self, scope: Scope, *, withdrawn: bool) -> None:
         """Cancels and awaits the scope's tasks (G6), then asks what is left over below it (D8)."""
         if self.inert:
             return
         if scope.tasks:
             await self._end_tasks(scope)
-        if isinstance(raised, asyncio.CancelledError):
-            self.pass_over(scope.node)
+        if withdrawn:
+            self.replay.drop_below(scope.node)
         elif self.left_over:
-            self.replay.left_over_below(scope.node, raised)
+            self.replay.left_over_below(scope.node)
         scope.node.prune()
 
     async def _end_tasks(self, scope: Scope) -> None:
@@ -230,8 +226,8 @@ class _Guard:
     async def __aenter__(self) -> None:
         self._token = current_scope.set(self._scope)
 
-    async def __aexit__(self, sort: object, error: BaseException | None, traceback: object) -> None:
+    async def __aexit__(self, sort: type[BaseException] | None, error: object, traceback: object) -> None:
         try:
-            await self._run.end_scope(self._scope, error)
+            await self._run.end_scope(self._scope, withdrawn=sort is asyncio.CancelledError)
         finally:
             current_scope.reset(self._token)

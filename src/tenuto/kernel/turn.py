@@ -24,7 +24,6 @@ from tenuto.kernel.commands import CancelChild, CancelStep, Command, RunStep
 from tenuto.kernel.engine_side import EngineSide
 from tenuto.kernel.facts import CancelAsked, Done, Fact, Signal, TimerGone, UpdateAsked, fact_of
 from tenuto.kernel.history import Node
-from tenuto.kernel.insertions import Insertions
 from tenuto.kernel.location import Location
 from tenuto.kernel.operations import (
     Cancelled,
@@ -73,18 +72,13 @@ _NOTHING_AWAITED: Final = Waiting()
 
 
 class Turn(NamedTuple):
-    """What one turn did. Commit `batch` and the durable commands together, then perform the rest.
-
-    `goes_on`: the result of an inserted step is in the batch; the next turn hands it to the code, and is to be taken
-    once this one is committed, whether facts have come or not.
-    """
+    """What one turn did. Commit `batch` and the durable commands together, then perform the rest."""
 
     batch: Batch
     commands: tuple[Command, ...] = ()
     waiting: Waiting = _NOTHING_AWAITED
     outcome: Outcome | None = None
     notices: tuple[str, ...] = ()
-    goes_on: bool = False
 
 
 # Both build a named tuple in half the time that calling its class takes.
@@ -111,7 +105,7 @@ def _no_handler(name: str) -> None:
 class Run(EngineSide):
     """One run in memory: what its rows say, its code on its own loop, and the port its code calls."""
 
-    __slots__ = ("_definition", "_early", "_ending", "_insertions", "_main", "_outcome", "_root", "_unwinding")
+    __slots__ = ("_definition", "_early", "_ending", "_main", "_outcome", "_root", "_unwinding")
 
     def __init__(
         self,
@@ -126,7 +120,6 @@ class Run(EngineSide):
         self._definition = definition
         self._main = main
         self._unwinding = Unwinding(self, self.steps, find_handler)
-        self._insertions = Insertions(self, self.steps)
         self._root: asyncio.Task[Outcome] | None = None
         self._early: list[Done] = []  # of recorded tasks and children that the code has yet to reach
         self._ending: Outcome | None = None  # how the root ended, while handlers undo
@@ -176,12 +169,6 @@ class Run(EngineSide):
                 self._cancel_unstarted(facts)
                 return
             self._start()
-        if self.inserted_open and not self._is_over() and self._ending is None:
-            applied = self._insertions.apply(facts)
-            if applied is None:
-                return
-            facts = applied
-            self._rest()
         timers = self.timers.live
         for fact in facts:
             if timers:
@@ -234,7 +221,7 @@ class Run(EngineSide):
                 return
             if self.held:
                 self.replay.deliver_held()
-                if self.loop.ready or root.done():  # delivering drains: the code may have ended in it
+                if self.loop.ready:
                     continue
             if self._early and self._take_early():
                 continue
@@ -363,13 +350,9 @@ class Run(EngineSide):
     def _leave_root(self, root: asyncio.Task[Outcome]) -> None:
         """D8: the root is a scope; a cancel that was asked for withdraws it."""
         if root.cancelled() and self.counters.cancel is not None:
-            self.pass_over(self.history.root)
+            self.replay.drop_below(self.history.root)
         else:
-            self.replay.left_over_below(self.history.root, self.root_error())
-
-    def root_error(self) -> BaseException | None:
-        root = self._root
-        return root.exception() if root is not None and root.done() and not root.cancelled() else None
+            self.replay.left_over_below(self.history.root)
 
     def _root_outcome(self, root: asyncio.Task[Outcome]) -> Outcome:
         if root.cancelled():
@@ -443,7 +426,7 @@ class Run(EngineSide):
 
     def _emit(self) -> Turn:
         journal = self.journal
-        if not self.divergence.strict and not self.feeding and not self.left_over and not self.replay.reordered:
+        if not self.divergence.strict and not self.feeding and not self.left_over:
             journal.adopt(self._definition.hash)  # D10
             self.divergence.strict = True
         outcome = self._outcome
@@ -456,9 +439,7 @@ class Run(EngineSide):
         state = "rolling_back" if self._ending is not None else "running" if self.inline else "suspended"
         batch = journal.take_batch(state, alarm, busy=bool(self.inline))
         notices = journal.take_notices() if journal.notices else ()
-        return _make_turn(
-            Turn, (batch, journal.take_commands(), self._waiting(alarm), None, notices, bool(self.internal))
-        )
+        return _make_turn(Turn, (batch, journal.take_commands(), self._waiting(alarm), None, notices))
 
     def _state_after(self, outcome: Outcome) -> str:
         match outcome:
@@ -509,7 +490,7 @@ class Run(EngineSide):
         self.outstanding.clear()
         # What leads back here.
         del self.loop, self.mailbox, self.steps, self.sleeps, self.children, self.commits, self.marks, self.replay
-        del self._main, self._root, self._unwinding, self._insertions
+        del self._main, self._root, self._unwinding
 
     def key_of(self, location: Location) -> str | None:
         """The idempotency key of what is at a location, if anything is."""

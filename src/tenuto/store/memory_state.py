@@ -6,18 +6,17 @@ import secrets
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import count
 from typing import NamedTuple
 
-from tenuto.codec.records import decode_mail, encode_mail
-from tenuto.codec.rows import EncodedBatch, mail_key, update_key
+from tenuto.codec.records import encode_mail
+from tenuto.codec.rows import EncodedBatch, mail_key, mail_number, update_key
 from tenuto.errors import LimitError, RunNotFoundError
 from tenuto.kernel.commands import EnqueueTask
 from tenuto.kernel.records import Mail, MailKind
 from tenuto.store.housekeeping import ScheduleRecord
 from tenuto.store.limits import ANSWER_KEPT_MS, BUFFERED_MESSAGES
-from tenuto.store.port import CLOSED, STUCK, NewRun, RunFilter, RunningStep, RunRecord
+from tenuto.store.port import CLOSED, NewRun, RunFilter, RunRecord
 from tenuto.store.queues import QueueLimits, TaskState
 
 __all__ = ["Attempts", "RunState", "Shelf", "Table", "Watcher", "Worker", "checked", "fits"]
@@ -85,7 +84,6 @@ class Attempts:
     epoch: int = 0
     attempt: int = 0
     lease_owner: str | None = None
-    started_at: int | None = None  # of the attempt under way
     cancel_requested: bool = False
     holds_slot: bool = False
 
@@ -130,9 +128,7 @@ class RunState:
     alarms: dict[str, int] = field(default_factory=dict[str, int])  # the store's: alarm, reclaim, start
     timer_count: int = 0
     details: dict[str, bytes] = field(default_factory=dict[str, bytes])  # of heartbeats, by idempotency key
-    under_way: dict[str, RunningStep] = field(default_factory=dict[str, RunningStep])  # noted steps, by location
     holds_slot: bool = False  # of its queue's
-    number: int = field(default_factory=partial(next, count()))  # order within one instant
 
     @property
     def id(self) -> str:
@@ -194,9 +190,10 @@ class RunState:
             self.inbox[self.inbox_seq] = (mail, message_id)
         return self.inbox_seq
 
-    def mail(self, above: int) -> list[tuple[int, Mail]]:
-        signals = [(int(key[3:-1], 16), decode_mail(value)) for key, value in self.table.list(_MAIL)]
-        rest = [(n, mail) for n, (mail, _) in self.inbox.items()]
+    def mail(self, above: int) -> list[tuple[int, bytes]]:
+        """The encoded mail numbered above, signals and the rest together, in number order."""
+        signals = [(mail_number(key), value) for key, value in self.table.list(_MAIL)]
+        rest = [(n, encode_mail(mail)) for n, (mail, _) in self.inbox.items() if n > above]
         return sorted((item for item in (*signals, *rest) if item[0] > above), key=lambda item: item[0])
 
     def cancel_above(self, seen: int) -> bool:
@@ -300,18 +297,11 @@ class Shelf:
         return None
 
 
-def _ends_in(target: str, name: str) -> bool:
-    """True if a name is the last part of a definition's id."""
-    return "//" in target and target.endswith(f"/{name}")
-
-
 def fits(record: RunRecord, which: RunFilter) -> bool:
     """Whether a filter lets a run pass."""
     return (
-        (which.statuses is None or record.status in which.statuses)
-        and (which.status != STUCK or "TN110" in (record.reason or ""))
+        (which.status is None or record.status == which.status)
         and (which.target is None or record.target == which.target)
-        and (which.name is None or record.target == which.name or _ends_in(record.target, which.name))
         and (which.since is None or record.created_at >= which.since)
         and all(key in record.attributes and record.attributes[key] == value for key, value in which.attributes.items())
     )

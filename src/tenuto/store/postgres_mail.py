@@ -10,7 +10,7 @@ from typing import Final, NoReturn
 
 from tenuto.codec.keys import prefix_end
 from tenuto.codec.records import decode_mail, encode_mail
-from tenuto.codec.rows import mail_key, update_key
+from tenuto.codec.rows import mail_key, mail_number, update_key
 from tenuto.errors import LimitError, RunClosedError, RunNotFoundError
 from tenuto.kernel.records import Mail, MailKind
 from tenuto.store.endings import CLOSED_FIRST, cancelled_child, parent_ended, result
@@ -152,16 +152,21 @@ async def deliver(transaction: Transaction, outgoing: Sequence[Outgoing]) -> lis
 async def read_mail(database: Database, run_id: str, above: int) -> list[tuple[int, Mail]]:
     """Signals and the rest, in number order."""
     values = {"run": run_id, "above": above, "first": mail_key(max(above, 0) + 1), "last": MAIL_END}
-    return [(number, decode_mail(data)) for number, data in await database.read("read_mail", values)]
+    mail = [_numbered(*row) for row in await database.read("read_mail", values)]
+    return [(number, decode_mail(data)) for number, data in sorted(mail)]
 
 
-async def mail_of(database: Database, above: Mapping[str, int]) -> dict[str, list[tuple[int, Mail]]]:
-    """The same of several runs, each above its own number."""
+def _numbered(number: int | None, key: bytes, data: bytes) -> tuple[int, bytes]:
+    return (mail_number(key) if number is None else number), data
+
+
+async def mail_of(database: Database, above: Mapping[str, int]) -> dict[str, list[tuple[int, bytes]]]:
+    """The same of several runs, each above its own number; encoded, as each of them decodes its own."""
     values = {"runs": list(above), "above": [max(number, 0) for number in above.values()], "last": MAIL_END}
-    mail: dict[str, list[tuple[int, Mail]]] = {}
-    for run_id, number, data in await database.read("mail_of_runs", values):
-        mail.setdefault(run_id, []).append((number, decode_mail(data)))
-    return mail
+    mail: dict[str, list[tuple[int, bytes]]] = {}
+    for run_id, *row in await database.read("mail_of_runs", values):
+        mail.setdefault(run_id, []).append(_numbered(*row))
+    return {run_id: sorted(found) for run_id, found in mail.items()}
 
 
 async def tell_end(

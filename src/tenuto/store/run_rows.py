@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from tenuto.store.port import RunRecord, WorkerRecord
 
 __all__ = ["record_of_columns", "worker_of_columns"]
 
 
-def record_of_columns(row: Sequence[Any], attributes: Mapping[str, Any]) -> RunRecord:
-    """Out of the columns every statement about runs gives first; how attributes are stored differs."""
+def record_of_columns(row: Sequence[Any], attributes: Any) -> RunRecord:
+    """Out of the columns every statement about runs gives first; how attributes are stored differs.
+
+    Attributes that are not a map are left out.
+    """
     (run_id, target, status, epoch, alarm, reason, by, operation, parent, definition, queue, run_no) = row[:12]
     created_at, started_at, completed_at = row[12:15]
     return RunRecord(
@@ -30,7 +33,7 @@ def record_of_columns(row: Sequence[Any], attributes: Mapping[str, Any]) -> RunR
         created_at,
         started_at,
         completed_at,
-        attributes,
+        cast("Mapping[str, Any]", attributes) if isinstance(attributes, dict) else {},
     )
 
 

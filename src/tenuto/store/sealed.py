@@ -15,15 +15,13 @@ Rules:
 
 from __future__ import annotations
 
-import base64
-import binascii
 import logging
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, cast
 
-from tenuto.codec.keys import pack
+import cbor2
+
 from tenuto.codec.records import decode_mail, encode_mail
 from tenuto.codec.rows import ERROR_KEY, OUTPUT_KEY, EncodedBatch, mail_key
 from tenuto.codec.sealing import Codec, Place, is_sealed
@@ -47,7 +45,6 @@ from tenuto.store.housekeeping import DueSchedule, Fired, Firing, ScheduleRecord
 from tenuto.store.port import (
     Claim,
     ClaimedTask,
-    Listing,
     NewRun,
     Outgoing,
     RunFilter,
@@ -56,17 +53,17 @@ from tenuto.store.port import (
     TaskEnd,
     TurnCommit,
     TurnResult,
+    UnreadableRun,
 )
 from tenuto.store.queues import LimitedClaims, TaskState
+from tenuto.store.reasons import hidden, is_hidden, readable
+from tenuto.store.results import Belonging, keyed, note_of
 
 __all__ = ["PASSED", "SealedStore", "sealed"]
 
 log = logging.getLogger("tenuto.store")
 
 _MAIL: Final = mail_key(0)[:2]
-_REASON: Final = "sealed:"
-_REASON_CHARACTERS: Final = 400
-_UNREADABLE: Final = 9  # no row has such a key: who takes up the run is told why, and only then
 _SAID_BY_STORES: Final = (
     ChildCancelledError,
     ChildTerminatedError,
@@ -86,7 +83,6 @@ PASSED: Final = frozenset(
         "clock",
         "close",
         "commits_at_once",
-        "count",
         "defined",
         "delete",
         "delete_expired",
@@ -96,7 +92,6 @@ PASSED: Final = frozenset(
         "fire_timers",
         "flagged_tasks",
         "heartbeat",
-        "holder",
         "hook_owner",
         "identity",
         "keep_program",
@@ -104,7 +99,6 @@ PASSED: Final = frozenset(
         "limit_messages",
         "limited",
         "live_workers",
-        "note_under_way",
         "now",
         "open_hook",
         "open_tasks",
@@ -120,7 +114,6 @@ PASSED: Final = frozenset(
         "schema",
         "set_queue",
         "set_schedule",
-        "steps_under_way",
         "sweep",
         "sync",
         "take_background",
@@ -144,6 +137,7 @@ class SealedStore:
         self._store = store
         self._codec = codec
         self._id = ""
+        self._results = Belonging(self)
 
     def __getattr__(self, name: str) -> Any:
         if name not in PASSED:
@@ -197,23 +191,27 @@ class SealedStore:
     def _opened_mail(self, run_id: str, mail: Mail) -> Mail:
         payload, error = mail.payload, mail.error
         if payload is not None and not (mail.kind is MailKind.CANCEL and payload == _PARENT_ENDED):
-            payload = self._opened_part(run_id, mail, payload, "value")
+            payload = self._open(payload, "mail", run_id, _slot(mail, "value"))
         if error is not None and not (mail.kind is MailKind.RESULT and _is_said_by_store(error)):
-            error = self._opened_part(run_id, mail, error, "error")
+            error = self._open(error, "mail", run_id, _slot(mail, "error"))
         return mail._replace(payload=payload, error=error)
 
-    def _opened_part(self, run_id: str, mail: Mail, stored: bytes, part: str) -> bytes:
-        origin = self._codec.origin(stored) if mail.kind is MailKind.RESULT else None
-        if origin is None:
-            return self._open(stored, "mail", run_id, _slot(mail, part))
-        if not _may_come_from(run_id, mail.name, origin, part):
-            raise DecodingError("$", "encrypted", f"run {run_id} was given a result that belongs elsewhere")
+    async def _opened_any(self, run_id: str, mail: Mail) -> Mail:
+        """The same, of a result that says where it comes from as well."""
+        part = "value" if mail.error is None else "error"
+        stored = mail.payload if mail.error is None else mail.error
+        origin = self._codec.origin(stored) if mail.kind is MailKind.RESULT and stored is not None else None
+        if origin is None or stored is None:
+            return self._opened_mail(run_id, mail)
+        name = await self._results.place_of(run_id, mail.name, origin, part)
         data = self._open(stored, origin.kind, origin.owner, origin.key)
-        if origin.kind == "row" and part == "error":
+        if part == "value":
+            return mail._replace(name=name, payload=data)
+        if origin.kind == "row":
             failure = ChildFailedError(f"child run {origin.owner} failed")
             failure.__cause__ = load(data)
-            return dump_error(failure)
-        return data
+            data = dump_error(failure)
+        return mail._replace(name=name, payload=None, error=data)
 
     # --- runs
 
@@ -221,12 +219,11 @@ class SealedStore:
         return run._replace(rows=tuple(self._sealed_row(run.id, row) for row in run.rows))
 
     def _opened_record(self, record: RunRecord) -> RunRecord:
-        if record.reason is None or not record.reason.startswith(_REASON):
+        if record.reason is None or not is_hidden(record.reason):
             return record
         try:
-            hidden = base64.b64decode(record.reason[len(_REASON) :], validate=True)
-            reason = self._open(hidden, "reason", record.id).decode()
-        except (DecodingError, binascii.Error, UnicodeDecodeError):
+            reason = self._open(hidden(record.reason), "reason", record.id).decode()
+        except Exception:  # noqa: BLE001  # of one run of many: whatever is wrong with it, the others are to be read
             reason = "(the reason cannot be read without its key)"
         return record._replace(reason=reason)
 
@@ -234,9 +231,11 @@ class SealedStore:
         return claim._replace(record=self._opened_record(claim.record))
 
     async def create(self, run: NewRun) -> bool:
+        await self._note_keys((run,))
         return await self._store.create(self._sealed_run(run))
 
     async def recreate(self, run: NewRun, statuses: Sequence[str]) -> bool:
+        await self._note_keys((run,))
         return await self._store.recreate(self._sealed_run(run), statuses)
 
     async def get(self, run_id: str) -> RunRecord | None:
@@ -254,33 +253,23 @@ class SealedStore:
     async def leased(self, worker_id: str) -> list[Claim]:
         return [self._opened_claim(claim) for claim in await self._store.leased(worker_id)]
 
-    async def listing(self, which: RunFilter) -> Listing:
-        found = await self._store.listing(which)
-        return found._replace(records=[self._opened_record(record) for record in found.records])
-
-    async def rows_at(self, run_ids: Sequence[str], key: bytes) -> dict[str, bytes]:
-        """What cannot be opened is left as it is: it concerns its own run only."""
-        found = await self._store.rows_at(run_ids, key)
-        return {run_id: self._opened_or_not(run_id, key, value) for run_id, value in found.items()}
-
-    def _opened_or_not(self, run_id: str, key: bytes, value: bytes) -> bytes:
-        try:
-            return self._open(value, "row", run_id, key)
-        except DecodingError:
-            return value
-
     async def rows(self, run_id: str, prefix: bytes = b"") -> list[tuple[bytes, bytes]]:
         return [self._opened_row(run_id, row) for row in await self._store.rows(run_id, prefix)]
 
-    async def rows_of(self, run_ids: Sequence[str]) -> dict[str, list[tuple[bytes, bytes]]]:
+    async def rows_of(self, run_ids: Sequence[str]) -> Mapping[str, list[tuple[bytes, bytes]] | UnreadableRun]:
         found = await self._store.rows_of(run_ids)
         return {run_id: self._opened_list(run_id, rows) for run_id, rows in found.items()}
 
-    def _opened_list(self, run_id: str, rows: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    def _opened_list(
+        self, run_id: str, rows: list[tuple[bytes, bytes]] | UnreadableRun
+    ) -> list[tuple[bytes, bytes]] | UnreadableRun:
+        """The rows of one run of several, opened inside its own boundary."""
+        if isinstance(rows, UnreadableRun):
+            return rows
         try:
             return [self._opened_row(run_id, row) for row in rows]
-        except (DecodingError, RecordError) as error:
-            return [(pack((_UNREADABLE, str(error.args[0])[:_REASON_CHARACTERS])), b"")]
+        except Exception as error:  # noqa: BLE001  # of one run of many: it is raised where that run is taken up
+            return UnreadableRun(error)
 
     async def adopt(self, run: AdoptedRun) -> bool:
         if not isinstance(self._store, Adopts):
@@ -297,21 +286,26 @@ class SealedStore:
     async def signal_and_claim(
         self, worker_id: str, run_id: str, mail: Mail, message_id: str | None
     ) -> tuple[int | None, Claim | None]:
-        hidden = self._sealed_mail(run_id, mail)
-        number, claim = await self._store.signal_and_claim(worker_id, run_id, hidden, message_id)
+        sealed_mail = self._sealed_mail(run_id, mail)
+        number, claim = await self._store.signal_and_claim(worker_id, run_id, sealed_mail, message_id)
         return number, None if claim is None else self._opened_claim(claim)
 
     async def mail(self, run_id: str, above: int) -> list[tuple[int, Mail]]:
-        return [(n, self._opened_mail(run_id, mail)) for n, mail in await self._store.mail(run_id, above)]
+        return [(n, await self._opened_any(run_id, mail)) for n, mail in await self._store.mail(run_id, above)]
 
-    async def mail_of(self, above: Mapping[str, int]) -> dict[str, list[tuple[int, Mail]]]:
-        opened: dict[str, list[tuple[int, Mail]]] = {}
-        for run_id, mail in (await self._store.mail_of(above)).items():
-            try:
-                opened[run_id] = [(n, self._opened_mail(run_id, one)) for n, one in mail]
-            except DecodingError as error:
-                opened[run_id] = _Refused(error)
-        return opened
+    async def mail_of(self, above: Mapping[str, int]) -> Mapping[str, list[tuple[int, bytes]] | UnreadableRun]:
+        found = await self._store.mail_of(above)
+        return {run_id: await self._opened_inbox(run_id, mail) for run_id, mail in found.items()}
+
+    async def _opened_inbox(
+        self, run_id: str, mail: list[tuple[int, bytes]] | UnreadableRun
+    ) -> list[tuple[int, bytes]] | UnreadableRun:
+        if isinstance(mail, UnreadableRun):
+            return mail
+        try:
+            return [(n, encode_mail(await self._opened_any(run_id, decode_mail(data)))) for n, data in mail]
+        except Exception as error:  # noqa: BLE001  # of one run of many: it is raised where that run is taken up
+            return UnreadableRun(error)
 
     async def answer(self, run_id: str, update_id: str) -> bytes | None:
         stored = await self._store.answer(run_id, update_id)
@@ -326,7 +320,7 @@ class SealedStore:
         sealed_rows = self._sealed_rows(run_id, commit.rows) if commit.rows.puts else commit.rows
         reason = commit.reason
         if reason is not None:
-            reason = _REASON + base64.b64encode(self._seal(reason.encode(), "reason", run_id)).decode()
+            reason = readable(self._seal(reason.encode(), "reason", run_id))
         return commit._replace(
             rows=sealed_rows,
             reason=reason,
@@ -343,11 +337,29 @@ class SealedStore:
     def _sealed_outgoing(self, outgoing: Outgoing) -> Outgoing:
         return replace(outgoing, mail=self._sealed_mail(outgoing.run_id, outgoing.mail))
 
+    async def _note_keys(self, asked: Iterable[NewRun | EnqueueTask], run_id: str | None = None) -> None:
+        """Notes under which key something was asked for, for whoever is given the result of another with that key.
+
+        Before the commit that asks: a note of something that never came to be tells nobody anything.
+        """
+        for one in asked:
+            if one.key is not None:
+                await self.keep_details(note_of(one.id), run_id or one.id, keyed(one.queue, one.key))
+
+    async def _note_keys_of(self, commit: TurnCommit) -> None:
+        if commit.tasks:
+            await self._note_keys(commit.tasks, commit.lease.run_id)
+        if commit.runs or commit.new is not None:
+            await self._note_keys(commit.runs if commit.new is None else (*commit.runs, commit.new))
+
     async def commit(self, commit: TurnCommit) -> list[Outgoing]:
+        await self._note_keys_of(commit)
         undelivered = {outgoing.id for outgoing in await self._store.commit(self._sealed_commit(commit))}
         return [outgoing for outgoing in commit.outgoing if outgoing.id in undelivered]
 
     async def commit_group(self, commits: Sequence[TurnCommit]) -> list[TurnResult]:
+        for commit in commits:
+            await self._note_keys_of(commit)
         return await self._store.commit_group([self._sealed_commit(commit) for commit in commits])
 
     async def reopen(self, back: TurnCommit) -> None:
@@ -361,10 +373,11 @@ class SealedStore:
     def _opened_task(self, task: ClaimedTask) -> ClaimedTask:
         try:
             return replace(task, input=self._open(task.input, "input", task.id))
-        except DecodingError:
+        except Exception:  # noqa: BLE001  # of one task of many
             return task  # its attempt fails on it, as on any input it cannot read
 
     async def enqueue(self, task: EnqueueTask) -> str:
+        await self._note_keys((task,))
         return await self._store.enqueue(self._sealed_task(task))
 
     async def claim_tasks(
@@ -409,7 +422,13 @@ class SealedStore:
         await self._store.put_schedule(replace(record, input=self._seal(record.input, "schedule", record.name)))
 
     async def schedules(self) -> list[ScheduleRecord]:
-        return [self._opened_schedule(record) for record in await self._store.schedules()]
+        return [self._listed_schedule(record) for record in await self._store.schedules()]
+
+    def _listed_schedule(self, record: ScheduleRecord) -> ScheduleRecord:
+        try:
+            return self._opened_schedule(record)
+        except Exception:  # noqa: BLE001  # of one schedule of many
+            return record  # a list says nothing of its arguments, and firing it refuses them
 
     async def get_schedule(self, name: str) -> ScheduleRecord | None:
         record = await self._store.get_schedule(name)
@@ -422,7 +441,7 @@ class SealedStore:
             for schedule in found:
                 try:
                     due.append(schedule._replace(record=self._opened_schedule(schedule.record)))
-                except DecodingError as error:
+                except Exception as error:  # noqa: BLE001  # of one schedule of many
                     log.warning("schedule %s starts nothing: %s", schedule.record.name, error)
             if due or not found:
                 return due, following
@@ -436,20 +455,9 @@ class SealedStore:
         return replace(firing, runs=runs, outgoing=tuple(map(self._sealed_outgoing, firing.outgoing)))
 
 
-class _Refused(list[Any]):
-    """Mail that could not be opened: whoever takes up the run hears why."""
-
-    def __init__(self, error: DecodingError) -> None:
-        super().__init__()
-        self._error = error
-
-    def __iter__(self) -> NoReturn:
-        raise self._error
-
-
 def _slot(mail: Mail, part: str) -> bytes:
     """What tells a message from the others of its run before it has a number."""
-    return f"{part} {mail.kind.name} {mail.sent_at} {mail.ref or ''} {mail.name}".encode()
+    return cbor2.dumps([part, mail.kind.name, mail.sent_at, mail.ref, mail.name])
 
 
 def _is_said_by_store(error: bytes) -> bool:
@@ -461,16 +469,3 @@ def _is_said_by_store(error: bytes) -> bool:
     except (DecodingError, RecordError):
         return False
     return type(found) in _SAID_BY_STORES and found.__cause__ is None
-
-
-def _may_come_from(run_id: str, location: str, origin: Place, part: str) -> bool:
-    """Whether the store may have brought a result here: of a task, or of a run that was followed.
-
-    What a run started itself is called by where it did; the result of another place of the run is refused.
-    """
-    wanted = {"task": part.encode(), "row": OUTPUT_KEY if part == "value" else ERROR_KEY}
-    if origin.key != wanted.get(origin.kind):
-        return False
-    if not origin.owner.startswith(f"{run_id}:"):
-        return True
-    return re.fullmatch(rf"\d+:{re.escape(location)}(~\d+)?", origin.owner[len(run_id) + 1 :]) is not None

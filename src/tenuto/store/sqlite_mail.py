@@ -8,7 +8,7 @@ from typing import Final, NoReturn
 
 from tenuto.codec.keys import prefix_end
 from tenuto.codec.records import decode_mail, encode_mail
-from tenuto.codec.rows import mail_key, update_key
+from tenuto.codec.rows import mail_key, mail_number, update_key
 from tenuto.codec.values import dump
 from tenuto.errors import LimitError, RunClosedError, RunNotFoundError
 from tenuto.kernel.records import Mail, MailKind
@@ -140,20 +140,20 @@ def read_mail(connection: Connection, run_id: str, above: int) -> list[tuple[int
     """Signals and the rest, in number order."""
     first = mail_key(above + 1)
     rows = connection.all("range_rows", {"id": run_id, "first": first, "last": MAIL_END})
-    mail = [(int(key[3:-1], 16), decode_mail(value)) for key, value in rows]
+    mail = [(mail_number(key), decode_mail(value)) for key, value in rows]
     inbox = connection.all("read_inbox", {"run": run_id, "above": above})
     mail.extend((seq, decode_mail(data)) for seq, data in inbox)
     return sorted(mail, key=lambda numbered: numbered[0])
 
 
-def mail_of(connection: Connection, above: Mapping[str, int]) -> dict[str, list[tuple[int, Mail]]]:
-    """The same of several runs, each above its own number."""
+def mail_of(connection: Connection, above: Mapping[str, int]) -> dict[str, list[tuple[int, bytes]]]:
+    """The same of several runs, each above its own number; encoded, as each of them decodes its own."""
     wanted = json.dumps({run_id: [number, mail_key(number + 1).hex()] for run_id, number in above.items()})
-    mail: dict[str, list[tuple[int, Mail]]] = {}
+    mail: dict[str, list[tuple[int, bytes]]] = {}
     for run_id, key, data in connection.all("signals_of", {"above": wanted, "last": MAIL_END}):
-        mail.setdefault(run_id, []).append((int(key[3:-1], 16), decode_mail(data)))
+        mail.setdefault(run_id, []).append((mail_number(key), data))
     for run_id, number, data in connection.all("inboxes", {"above": wanted}):
-        mail.setdefault(run_id, []).append((number, decode_mail(data)))
+        mail.setdefault(run_id, []).append((number, data))
     return {run_id: sorted(found, key=lambda numbered: numbered[0]) for run_id, found in mail.items()}
 
 

@@ -12,15 +12,13 @@ from tenuto.errors import RunNotFoundError
 from tenuto.kernel.records import Mail
 from tenuto.store.connection import Connection, Row
 from tenuto.store.endings import terminated_child
-from tenuto.store.listing import filter_values, list_values
-from tenuto.store.port import NEVER, Claim, Lease, Listing, NewRun, RunFilter, RunRecord, TurnCommit
+from tenuto.store.port import NEVER, Claim, Lease, NewRun, RunFilter, RunRecord, TurnCommit
 from tenuto.store.run_rows import record_of_columns
 from tenuto.store.sqlite_mail import cancel_children, empty_closed, listed, send, tell_end, wake
 
 __all__ = [
     "claim_one",
     "claim_runs",
-    "count",
     "create",
     "delete",
     "find",
@@ -29,16 +27,13 @@ __all__ = [
     "insert_run",
     "lease",
     "leased",
-    "listing",
     "open_hook",
-    "page",
     "pause",
     "put_rows",
     "ready",
     "record_of",
     "release",
     "rows",
-    "rows_at",
     "rows_of",
     "signal_and_claim",
     "terminate",
@@ -111,8 +106,14 @@ def insert_begun(connection: Connection, run: NewRun, first: TurnCommit, waits: 
 
 def record_of(row: Row) -> RunRecord:
     """A run out of the columns every statement about runs gives."""
-    attributes: Any = row[15]
-    return record_of_columns(row, json.loads(attributes) if attributes is not None else {})
+    return record_of_columns(row, {} if row[15] is None else _attributes(row[15]))
+
+
+def _attributes(written: str) -> Any:
+    try:
+        return json.loads(written)
+    except (ValueError, RecursionError):
+        return None  # damaged: they serve for searching, and must not keep the other runs of a claim from being read
 
 
 def get(connection: Connection, run_id: str) -> RunRecord | None:
@@ -123,31 +124,14 @@ def get(connection: Connection, run_id: str) -> RunRecord | None:
 def find(connection: Connection, which: RunFilter | None) -> list[RunRecord]:
     if which is None:
         return [record_of(row) for row in connection.all("all_runs")]
-    return [record_of(row) for row in connection.all("find_runs", _of_sqlite(list_values(which)))]
-
-
-def listing(connection: Connection, which: RunFilter) -> Listing:
-    found = connection.all("find_runs", _of_sqlite(list_values(which)))
-    more = bool(found) and len(found) >= which.limit
-    return Listing([record_of(row) for row in found], (found[-1][12], found[-1][16]) if more else None)
-
-
-def count(connection: Connection, which: RunFilter) -> dict[str, int]:
-    return dict(connection.all("count_runs", _of_sqlite(filter_values(which))))
-
-
-def page(connection: Connection, which: RunFilter, after: str, until: int) -> list[tuple[str, str]]:
-    values = {**filter_values(which), "limit": which.limit, "after": after, "until": until}
-    return [(run_id, status) for run_id, status in connection.all("page_runs", _of_sqlite(values))]
-
-
-def _of_sqlite(values: dict[str, Any]) -> dict[str, Any]:
-    statuses = values["statuses"]
-    return {**values, "statuses": None if statuses is None else json.dumps(statuses)}
-
-
-def rows_at(connection: Connection, run_ids: Sequence[str], key: bytes) -> dict[str, bytes]:
-    return dict(connection.all("rows_at", {"ids": listed(run_ids), "key": key}))
+    values = {
+        "status": which.status,
+        "target": which.target,
+        "since": which.since,
+        "attributes": json.dumps(dict(which.attributes)),
+        "limit": which.limit,
+    }
+    return [record_of(row) for row in connection.all("find_runs", values)]
 
 
 def rows(connection: Connection, run_id: str, prefix: bytes) -> list[tuple[bytes, bytes]]:
