@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tenuto import Break, Reply, Stop, Tenuto, loop, receive, step, wait_for_signal, workflow
+from tenuto import Break, Continue, Reply, Stop, Tenuto, loop, receive, step, wait_for_signal, workflow
 from tenuto.codec.rows import mail_key
 from tenuto.errors import RewindError
 from tenuto.model import registry
@@ -75,6 +75,30 @@ async def test_a_rewind_across_an_answered_update_is_refused_unless_updates_are_
     await run.signal("end")
     assert await run.result(timeout=LIMIT) == 0
     assert CALLS.count("first") == CALLS.count("second") == 2
+
+
+async def _seventh(i: int) -> Continue[int] | Break[int]:
+    await note(f"at {i}")
+    return Break(i) if i == 7 else Continue(i + 1)
+
+
+@workflow
+async def looping() -> int:
+    await note("before")
+    return await loop("l", 0, _seventh, commit_interval=2)
+
+
+async def test_a_finished_run_is_rewound_to_its_loop_and_runs_it_again_from_the_start(app: Tenuto) -> None:
+    """K113; a place that the loop has trimmed is refused, and the error says what is left"""
+    CALLS.clear()
+    run = await app.start(looping)
+    assert await run.result(timeout=LIMIT) == 7
+    with pytest.raises(RewindError, match="l/~1/note was trimmed by loop l; the earliest is l/~6"):
+        await run.rewind(to="l/~1/note")
+    CALLS.clear()
+    await run.rewind(to="l")
+    assert await run.result(timeout=LIMIT) == 7
+    assert [f"at {i}" for i in range(8)] == CALLS
 
 
 # --- divergence

@@ -3,7 +3,8 @@
 Rules:
 
 1. What settled at or after the target goes, and all that has not settled; taken signals go back under their numbers.
-2. Inside a committed loop there is nothing to go back to but its beginning: the target becomes the loop's own start.
+2. In a committed loop, and at it, there is nothing to go back to but its beginning: the target becomes the loop's own
+   start. So it does for a loop elsewhere that loses its commit.
 3. A run with an undone step is never continued on it.
 """
 
@@ -53,10 +54,10 @@ def rewind(rows: Rows, location: Location, *, drop_updates: bool = False, dump: 
     history = dict(rows.history)
     entry = history.get(location)
     if entry is None or not entry.seq:
-        raise RewindError(f"there is nothing settled at {text(location)}")
+        raise RewindError(_trimmed(history, location) or f"there is nothing settled at {text(location)}")
     if any(is_compensated(metadata) for metadata in rows.metadata.values()):
         raise RewindError("a step of this run has been undone")
-    seq = _loop_start(history, location, entry.seq)
+    seq = _whole_loops(history, _loop_start(history, location, entry.seq))
     _check_receives(history, seq)
     accepted = {key: update for key, update in rows.updates.items() if update.seq >= seq}
     if accepted and not drop_updates:
@@ -88,8 +89,9 @@ def recover(rows: Rows, *, load: Callable[[bytes], Any]) -> Undone:
     seq = _first_failure(rows, load(rows.error) if rows.error is not None else None)
     if seq is None:
         return Undone(Batch(state="suspended", deleted_error=True), ())
-    seq = min(seq, *(_loop_start(dict(rows.history), at, seq) for at, entry in rows.history if entry.seq == seq))
-    back = _go_back(rows, seq)
+    history = dict(rows.history)
+    [failed_at] = [location for location, entry in rows.history if entry.seq == seq]
+    back = _go_back(rows, _whole_loops(history, _loop_start(history, failed_at, seq)))
     return Undone(back.batch(state="suspended", counters=None, updates=(), rows=rows), back.commands)
 
 
@@ -97,14 +99,45 @@ def recover(rows: Rows, *, load: Callable[[bytes], Any]) -> Undone:
 
 
 def _loop_start(history: dict[Location, Entry], location: Location, seq: int) -> int:
-    """The target's own seq, or the start of the outermost committed loop around it."""
-    for depth in range(1, len(location)):
+    """The target's own seq, or the start of the outermost committed loop that it is or that is around it."""
+    for depth in range(1, len(location) + 1):
         entry = history.get(location[:depth])
         if entry is None or type(entry.kind) is not Loop or entry.flags & Flag.RECEIVE:
             continue
         if entry.seq >= seq:
             return entry.kind.since + 1
     return seq
+
+
+def _whole_loops(history: dict[Location, Entry], seq: int) -> int:
+    """Moved back to the start of loops elsewhere that lose their commit: without it they cannot be replayed half."""
+    committed = [
+        (entry.seq, entry.kind.since + 1)
+        for entry in history.values()
+        if type(entry.kind) is Loop and not entry.flags & Flag.RECEIVE
+    ]
+    while starts := [start for commit, start in committed if start < seq <= commit]:
+        seq = min(starts)
+    return seq
+
+
+def _trimmed(history: dict[Location, Entry], location: Location) -> str | None:
+    """Why there is nothing at a place that a loop or a receive has trimmed, and what is still there."""
+    for depth in range(1, len(location)):
+        above, segment = location[:depth], location[depth]
+        entry = history.get(above)
+        if entry is None or type(entry.kind) is not Loop or not isinstance(segment, tuple):
+            continue
+        first = entry.kind.trimmed
+        if segment[1] >= first:
+            continue
+        if entry.flags & Flag.RECEIVE:
+            return (
+                f"{text(location)} was trimmed by receive {text(above)}; its dispatches before number {first} are gone"
+            )
+        earliest = (*above, (segment[0], first))
+        return f"{text(location)} was trimmed by loop {text(above)}; the earliest is {text(earliest)}"
+    return None
 
 
 def _check_receives(history: dict[Location, Entry], seq: int) -> None:

@@ -359,6 +359,115 @@ def test_rewinding_into_a_committed_loop_restarts_it(drive):
     assert run.released() == ["l/~0/it"]
 
 
+@pytest.mark.parametrize("ended", [False, True])
+def test_rewinding_to_a_committed_loop_restarts_it(drive, ended):
+    """K113: the target is that loop"""
+
+    async def one(n: int) -> Any:
+        await step("it", work)
+        return Break(n) if n == 7 else Continue(n + 1)
+
+    async def body() -> Any:
+        await step("before", work)
+        value = await loop("l", 0, one, commit_interval=2)
+        await wait_for_signal("go")
+        return value
+
+    run = drive(body)
+    run.turn()
+    run.turn(run.ok("before"))
+    for n in range(8 if ended else 5):
+        run.turn(run.ok(f"l/~{n}/it"))
+    go_back(run, "l")
+    assert set(run.history) == {"before"}
+    run.again()
+    for n in range(8):
+        assert run.released() == [f"l/~{n}/it"]
+        run.turn(run.ok(f"l/~{n}/it"))
+    run.turn(run.signal(1, "go"))
+    assert run.result == 7
+
+
+def test_rewinding_to_an_inner_loop_restarts_the_outermost_committed_one(drive):
+    """K113, 3.12"""
+
+    async def inner(n: int) -> Any:
+        await step("it", work)
+        return Break(n) if n else Continue(1)
+
+    async def outer(n: int) -> Any:
+        await loop("inner", 0, inner, commit_interval=1)
+        return Break(n) if n == 3 else Continue(n + 1)
+
+    async def body() -> Any:
+        await step("before", work)
+        await loop("outer", 0, outer, commit_interval=1)
+        await wait_for_signal("go")
+
+    run = drive(body)
+    run.turn()
+    run.turn(run.ok("before"))
+    for n in range(4):
+        for i in range(2):
+            run.turn(run.ok(f"outer/~{n}/inner/~{i}/it"))
+    go_back(run, "outer/~3/inner")
+    assert set(run.history) == {"before"}
+    run.again()
+    assert run.released() == ["outer/~0/inner/~0/it"]
+
+
+@pytest.mark.parametrize("trims", [True, False])
+def test_a_loop_of_another_branch_that_loses_its_commit_starts_again(drive, trims):
+    """3.12: half of it cannot be replayed, whether it has trimmed or not"""
+
+    async def one(n: int) -> Any:
+        await step("it", work)
+        return Break(n) if n == 9 else Continue(n + 1)
+
+    async def other() -> None:
+        await step("s", work)
+        await step("t", work)
+
+    async def body() -> Any:
+        await step("before", work)
+        keep = 2 if trims else 20
+        await join({"x": lambda: loop("l", 0, one, commit_interval=2, history_keep=keep), "y": other})
+
+    run = drive(body)
+    run.turn()
+    run.turn(run.ok("before"))
+    for n in range(5):
+        run.turn(run.ok(f"join/x/l/~{n}/it"))
+    run.turn(run.ok("join/y/s"))
+    run.turn(run.ok("join/x/l/~5/it"))  # the next commit
+    go_back(run, "join/y/s")
+    run.again()
+    assert sorted(run.released()) == ["join/x/l/~0/it", "join/y/s"]
+
+
+def test_a_rewind_to_a_trimmed_place_says_what_is_left(drive):
+    """3.12"""
+
+    async def one(n: int) -> Any:
+        await step("s", work)
+        return Break(n) if n == 9 else Continue(n + 1)
+
+    async def body() -> Any:
+        await loop("l", 0, one, commit_interval=2)
+        await wait_for_signal("go")
+
+    run = drive(body)
+    run.turn()
+    for n in range(9):
+        run.turn(run.ok(f"l/~{n}/s"))
+    for place in ("l/~1/s", "l/~5/s"):
+        with pytest.raises(RewindError, match=f"{place} was trimmed by loop l; the earliest is l/~6\n"):
+            go_back(run, place)
+    for place in ("l/~9/s", "l/~6/t", "m/~1/s", "nowhere"):
+        with pytest.raises(RewindError, match=f"there is nothing settled at {place}\n"):
+            go_back(run, place)
+
+
 def test_rewinding_to_after_a_loops_commit_keeps_the_loop(drive):
     """3.12: only if its stored commit is at or after the target"""
 

@@ -203,7 +203,9 @@ def test_rewinding_to_before_a_commit_is_refused_and_after_it_is_not(drive):
         send(run, n)
     before = dict(run.kv)
     for location in ("receive/odd!3/s", "receive/odd!3"):
-        with pytest.raises(RewindError):
+        with pytest.raises(
+            RewindError, match=f"{location} was trimmed by receive receive; its dispatches before number 10"
+        ):
             rewind(run.rows, parse(location), dump=dump)
     assert run.kv == before
     run.go_back(rewind(run.rows, parse("receive/odd!11/s"), dump=dump))
