@@ -1070,3 +1070,37 @@ workflow Endless():
         assert isinstance(raised.value.__cause__, TwfError)
         assert raised.value.__cause__.code == code
     await parked(await app.start("Endless"), "TWF605")
+
+
+async def test_queries_see_the_turn_in_which_a_run_failed_or_was_cancelled(app: Tenuto) -> None:
+    load(
+        """
+workflow Pay() -> (string):
+    query Status() -> (string):
+        return status
+    status = "charging"
+    activity Charge() -> r
+    status = "declined"
+    close failed Declined{message: "card declined"}
+
+workflow Wait():
+    query Status() -> (string):
+        return status
+    signal Change(to: string):
+        status = to
+    await timer(1h)
+
+activity Charge() -> (int):
+    return 1
+"""
+    )
+    failed = await app.start("Pay")
+    with pytest.raises(RunFailedError):
+        await failed.result(timeout=LIMIT)
+    assert await failed.query("Status") == "declined"
+    cancelled = await app.start("Wait")
+    await cancelled.signal("Change", "changed")
+    await cancelled.cancel()
+    with pytest.raises(RunCancelledError):
+        await cancelled.result(timeout=LIMIT)
+    assert await cancelled.query("Status") == "changed"

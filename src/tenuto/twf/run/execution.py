@@ -4,7 +4,7 @@ Rules:
 
 1. The body and every handler are strands. Nothing else moves a run: a strand goes on when what it waits for is there.
 2. Whatever suspends goes through `wait` or `next_token`; there the budget of work begins anew and what queries
-   read is published.
+   read is published. So it is in the turn in which the run ends, however it ends.
 3. What is not the run's own doing (TWF6xx) parks it: nothing of the turn is written.
 """
 
@@ -101,6 +101,7 @@ class Execution:
         except CancelledError:
             self._messages.stop("cancelled")
             self.cancel_all()
+            self.publish()
             raise
         finally:
             for strand in list(self.strands):  # left only when the run is being closed
@@ -129,6 +130,7 @@ class Execution:
             return
         self._messages.stop(None)
         self.cancel_all()
+        self.publish()
         self.finished.set_exception(error)
 
     def look_at_end(self) -> None:
