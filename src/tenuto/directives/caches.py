@@ -38,7 +38,7 @@ __all__ = [
     "unpack",
 ]
 
-VERSION: Final = 3  # of the compiler: part of every key and of the tag
+VERSION: Final = 4  # of the compiler: part of every key and of the tag
 
 _MAGIC: Final = MAGIC_NUMBER + (0b11).to_bytes(4, "little")  # the flags say: not to be checked by time alone
 _HEADER: Final = len(_MAGIC) + 8

@@ -14,6 +14,7 @@ from typing import Final
 
 from tenuto.directives.classes import find_serialization
 from tenuto.directives.definitions import Definition, Report
+from tenuto.directives.emit import is_literal
 from tenuto.directives.scan import Scan
 from tenuto.directives.source import FunctionNode, own_scope
 
@@ -33,6 +34,7 @@ class Captures:
     values: tuple[str, ...] = ()  # values sent with a call: its own, and those of the steps it calls
     imports: tuple[ast.Import | ast.ImportFrom, ...] = ()
     siblings: tuple[tuple[str, Definition], ...] = ()  # local name -> the nested step it means
+    is_called: bool = False  # by the copy of a nested step, itself included: no stub applies its defaults there
 
 
 def find_captures(scan: Scan, report: Report) -> Mapping[ast.AST, Captures]:
@@ -42,7 +44,10 @@ def find_captures(scan: Scan, report: Report) -> Mapping[ast.AST, Captures]:
         return {}
     tables = _Tables(symtable.symtable(scan.source.text, scan.source.path, "exec"))
     direct: dict[ast.AST, Captures] = {d.node: _capture(d, scan, tables, report) for d in nested}
-    return {node: _with_siblings(node, direct) for node in direct}
+    called = {sibling.node: sibling for captures in direct.values() for _, sibling in captures.siblings}
+    for step in called.values():
+        _check_defaults(step, report)
+    return {node: _with_siblings(node, direct, is_called=node in called) for node in direct}
 
 
 class _Tables:
@@ -186,6 +191,17 @@ def _check_decorators(step: Definition, functions: list[FunctionNode], tables: _
                 report.broken.add(step.node)
 
 
+def _check_defaults(step: Definition, report: Report) -> None:
+    """A step that other copies call keeps its defaults, so these must mean the same at module level."""
+    arguments = step.node.args
+    positional = [*arguments.posonlyargs, *arguments.args][-len(arguments.defaults) or None :]
+    named = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    for argument, default in (*zip(positional, arguments.defaults, strict=False), *named):
+        if default is not None and not is_literal(default):
+            report.add("DIR113", default, name=f"the default of {argument.arg}", what="no literal")
+            report.broken.add(step.node)
+
+
 def _check_mutations(step: Definition, own: list[str], report: Report) -> None:
     for node in own_scope(step.node):
         target: ast.expr | None = None
@@ -204,7 +220,7 @@ def _check_mutations(step: Definition, own: list[str], report: Report) -> None:
             report.add("DIR204", node, name=target.id)
 
 
-def _with_siblings(node: ast.AST, direct: Mapping[ast.AST, Captures]) -> Captures:
+def _with_siblings(node: ast.AST, direct: Mapping[ast.AST, Captures], *, is_called: bool) -> Captures:
     """Add the values that the steps it calls need, theirs included."""
     seen: set[ast.AST] = set()
     values: set[str] = set()
@@ -217,4 +233,4 @@ def _with_siblings(node: ast.AST, direct: Mapping[ast.AST, Captures]) -> Capture
         values.update(direct[current].own)
         pending.extend(sibling.node for _, sibling in direct[current].siblings)
     mine = direct[node]
-    return Captures(mine.own, tuple(sorted(values)), mine.imports, mine.siblings)
+    return Captures(mine.own, tuple(sorted(values)), mine.imports, mine.siblings, is_called)

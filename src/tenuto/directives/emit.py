@@ -22,6 +22,7 @@ __all__ = [
     "binder",
     "captured_values",
     "is_constant",
+    "is_literal",
     "option_keywords",
     "runtime_call",
     "runtime_import",
@@ -123,6 +124,23 @@ def is_constant(node: ast.expr) -> bool:
     if isinstance(node, ast.Tuple):
         return all(is_constant(element) for element in node.elts)
     return isinstance(node, ast.Constant)
+
+
+def is_literal(node: ast.expr) -> bool:
+    """Is this written out in full, so that it means the same in any scope?"""
+    match node:
+        case ast.Constant():
+            return True
+        case ast.UnaryOp(operand=operand):
+            return is_literal(operand)
+        case ast.Tuple(elts=elements) | ast.List(elts=elements) | ast.Set(elts=elements):
+            return all(is_literal(element) for element in elements)
+        case ast.Dict(keys=keys, values=values):
+            return all(key is not None and is_literal(key) for key in keys) and all(
+                is_literal(value) for value in values
+            )
+        case _:
+            return False
 
 
 class CopyNames:

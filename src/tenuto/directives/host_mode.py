@@ -120,8 +120,9 @@ def _copy(step: Definition, captures: Captures, names: Mapping[ast.AST, str]) ->
     mangle(node, step)
     node.name = names[step.node]
     strip_annotations(node)
-    node.args.defaults = []
-    node.args.kw_defaults = [None for _ in node.args.kwonlyargs]
+    if not captures.is_called:  # elsewhere the stub applies them before the call is recorded
+        node.args.defaults = []
+        node.args.kw_defaults = [None for _ in node.args.kwonlyargs]
     made = runtime_call(
         "hoisted_step", text(step.id), text(step.qualname), keywords=[copy.deepcopy(k) for k in option_keywords(step)]
     )

@@ -122,6 +122,63 @@ async def test_d056_nested_steps_can_call_their_siblings_and_themselves(load: Lo
     assert engine.calls == [("total", [[], {"k": 2}, {"base": 10}])]
 
 
+FEES = """\
+async def w(n):
+    "use workflow"
+    base = 10
+    async def fee(x, rate=2, *, more=(1, -2), tags=["a"]):
+        "use step"
+        return x * rate + base + sum(more) + len(tags)
+    async def total(k, depth=1):
+        "use step"
+        if depth == 0:
+            return await fee(k)
+        return await fee(k, 3) + await total(k, depth - 1) + await total(k, depth=0, **{})
+    return await total(n), await fee(n)
+"""
+
+
+async def test_d056_a_sibling_and_the_step_itself_apply_literal_defaults(
+    load: Load, engine: Any, crashing: Any
+) -> None:
+    module = load(FEES)
+    # fee(5) = 5 * 2 + 10 - 1 + 1 = 20; fee(5, 3) = 25
+    assert await engine.run(module.w, 5) == (25 + 20 + 20, 20)
+    assert await crashing.run(module.w, 5) == (65, 20)
+    assert engine.calls[1] == ("fee", [[], {"x": 5, "rate": 2, "more": (1, -2), "tags": ["a"]}, {"base": 10}])
+    assert engine.calls[0] == ("total", [[], {"k": 5, "depth": 1}, {"base": 10}])
+
+
+async def test_d056_a_step_of_an_ordinary_function_keeps_its_defaults_for_its_siblings(load: Load, engine: Any) -> None:
+    module = load(
+        "def make(base):\n    async def fee(x, rate=2):\n        'use step'\n        return x * rate + base\n"
+        "    async def total(x):\n        'use step'\n        return await fee(x)\n    return total\n"
+        "async def w(x):\n    'use workflow'\n    return await make(1)(x)\n"
+    )
+    assert await engine.run(module.w, 3) == 7
+    assert await module.make(1)(3) == 7
+
+
+@pytest.mark.parametrize(
+    "signature",
+    ["x, rate=base", "x, *, rate=base", "x, rate=[base]", "x, rate=len('ab')", "x, rate=1 + 1", "x, rate={**{}}"],
+)
+def test_d056_a_default_that_is_no_literal_is_refused_where_a_sibling_calls(signature: str) -> None:
+    text = (
+        f"async def w():\n    'use workflow'\n    base = 1\n    async def fee({signature}):\n        'use step'\n"
+        "        return x * rate\n    async def total(x):\n        'use step'\n        return await fee(x)\n"
+        "    return await total(3)\n"
+    )
+    (finding,) = transform(text, "m.py", "step").findings
+    assert finding.code == "DIR113"
+    assert (finding.line, finding.column) == (4, text.splitlines()[3].index("rate=") + 6)
+    assert "default of rate" in finding.message
+    alone = text.replace(
+        "await fee(x)", "x"
+    )  # nobody but the workflow calls it: the stub evaluates the default in place
+    assert transform(alone, "m.py", "step").findings == ()
+
+
 async def test_d057_a_traceback_shows_the_nested_step_under_its_own_name(load: Load, engine: Any) -> None:
     module = load(PACK.replace('return f"', 'raise ValueError("no"); return f"'))
     with pytest.raises(StepFailedError) as caught:
