@@ -32,6 +32,7 @@ __all__ = [
     "cache_key",
     "cache_path",
     "load",
+    "named_key",
     "pack",
     "read_cache",
     "render_cache",
@@ -41,7 +42,7 @@ __all__ = [
 VERSION: Final = 4  # of the compiler: part of every key and of the tag
 
 _MAGIC: Final = MAGIC_NUMBER + (0b11).to_bytes(4, "little")  # the flags say: not to be checked by time alone
-_HEADER: Final = len(_MAGIC) + 8
+_HEADER: Final = len(_MAGIC) + 16
 _SIZE: Final = struct.Struct("<q")  # of the packed source
 _TAIL: Final = _SIZE.size + STAMP_BYTES
 
@@ -49,11 +50,16 @@ CacheEnds: TypeAlias = tuple[str, str]
 
 
 def cache_key(id_path: str, mode: Mode, strict: bool, place: str) -> bytes:
-    """What a header holds: everything besides the source and its name that the code depends on.
+    """The first part of a header: everything besides the source and its name that the code depends on.
 
-    For a folder and the id path of it, the key of all files there; else of one file.
+    For a folder and the id path of it, that of all files there; else of one file.
     """
     return _MAGIC + source_hash(f"{VERSION}\0{id_path}\0{mode}\0{strict}\0{place}".encode(errors="surrogatepass"))
+
+
+def named_key(key: bytes, name: str) -> bytes:
+    """The whole header of the file of this name: ids hold it, and a cache may have been renamed with its source."""
+    return key + source_hash(name.encode(errors="surrogatepass"))
 
 
 def cache_path(folder: str, name: str, mode: Mode) -> str | None:

@@ -28,6 +28,7 @@ from tenuto.directives.caches import (
     cache_ends,
     cache_path,
     load,
+    named_key,
     pack,
     read_cache,
     render_cache,
@@ -80,7 +81,11 @@ class DirectiveLoader(SourceFileLoader):
         data = self._read(cache)
         if stamp is not None and data.endswith(stamp):
             # If the file is where it seems to be; the key of a symbolic link is another, and is never found so.
-            key = folder_key(folder, self.mode) or file_key(self.path, ids.id_path(self.path), self.mode)
+            key = folder_key(folder, self.mode)
+            if key is None:
+                key = file_key(self.path, ids.id_path(self.path), self.mode)
+            else:
+                key = named_key(key, os.path.basename(self.path))
             loaded = load(data, key)
             if loaded is not None:
                 code, self._packed = loaded

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from tenuto.directives.caches import cache_key
+from tenuto.directives.caches import cache_key, named_key
 from tenuto.directives.transform import Mode
 from tenuto.errors import DirectiveError
 from tenuto.model import ids
@@ -35,7 +35,7 @@ def settings_of(folder: str) -> FolderSettings:
 
 @lru_cache(maxsize=4096)
 def folder_key(folder: str, mode: Mode) -> bytes | None:
-    """The key of every file that really is in this folder: its id path is the folder's with its name."""
+    """The key, but for its name, of every file that really is here: its id path is the folder's with its name."""
     settings = settings_of(folder)
     return None if settings.prefix is None else cache_key(settings.prefix, mode, settings.strict, folder)
 
@@ -46,8 +46,8 @@ def file_key(file: str, id_path: str, mode: Mode) -> bytes:
     settings = settings_of(folder)
     key = folder_key(folder, mode)
     if key is not None and id_path == f"{settings.prefix}{ids.normalise(name)}":
-        return key
-    return cache_key(id_path, mode, settings.strict, file)
+        return named_key(key, name)
+    return named_key(cache_key(id_path, mode, settings.strict, file), name)
 
 
 def is_strict(filename: str) -> bool:

@@ -180,6 +180,26 @@ def test_a_symbolic_link_has_the_ids_of_what_it_points_to(imports: Any, settled:
     assert made.compiled == []
 
 
+def test_a_cache_that_was_renamed_with_its_source_is_made_again(imports: Any, settled: None) -> None:
+    made = imports(STEP + FLOW)
+    first = made.again()
+    assert first.w.fn is not None  # the view: its workflow-mode code is cached, too
+    root = made.root
+    (root / "m.py").rename(root / "n.py")
+    renamed = 0
+    for cached in (root / "__pycache__").glob("m.*"):
+        cached.rename(cached.with_name("n" + cached.name[1:]))
+        renamed += 1
+    assert renamed == 2
+    importlib.invalidate_caches()
+    made.compiled.clear()
+    moved = importlib.import_module("n")
+    assert moved.f.id == "step//n.py//f"
+    assert moved.w.id == "workflow//n.py//w"
+    assert moved.w.fn.__code__.co_filename == str(root / "n.py")
+    assert made.compiled == [str(root / "n.py")] * 2
+
+
 def test_who_may_not_read_a_source_may_not_read_it_in_its_cache(imports: Any) -> None:
     made = imports(STEP)
     (made.root / "m.py").chmod(0o600)
