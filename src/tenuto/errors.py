@@ -515,6 +515,11 @@ class NotCompiledError(CodeFault):
     code = "DIR501"
     fix = "install the import hook before importing the module, or run it with `tenuto run`"
 
+    def __init__(self, message: str = "", fix: str | None = None) -> None:
+        super().__init__(message)
+        if fix is not None:
+            self.fix = fix  # type: ignore[misc]  # what helps depends on where the function was written
+
 
 class DuplicateIdError(CodeFault):
     """Two definitions have one id."""

@@ -8,13 +8,22 @@ import inspect
 import linecache
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType
 from typing import Any, Final
 
 from tenuto.errors import NotCompiledError
 
-__all__ = ["definition_hash", "module_tree", "not_compiled", "source_file", "tree_hash"]
+__all__ = [
+    "definition_hash",
+    "is_interactive",
+    "is_nameless",
+    "module_tree",
+    "not_compiled",
+    "source_file",
+    "tree_hash",
+]
 
 DIRECTIVES: Final = frozenset({"use step", "use workflow"})
 VERSION_VARIABLE: Final = "TENUTO_APP_VERSION"
@@ -25,13 +34,38 @@ _hashes: dict[bytes, str] = {}  # source text (digested) -> hash of its tree
 def source_file(definition: Callable[..., Any] | type) -> str | None:
     """The source file of a function or class, or None where there is none (REPL, notebook)."""
     plain: Any = definition if isinstance(definition, type) else inspect.unwrap(definition)
-    module = sys.modules.get(getattr(plain, "__module__", None) or "")
-    file: object = getattr(module, "__file__", None)
-    if file is None and isinstance(plain, FunctionType):
-        file = plain.__code__.co_filename
+    name: str = getattr(plain, "__module__", None) or ""
+    file: object = getattr(sys.modules.get(name), "__file__", None)
+    if file is None or name == "__main__":  # what is typed in belongs to the main module, whatever that was run from
+        code = _code_of(plain)
+        if code is not None and (file is None or code.co_filename != file):
+            file = None if is_nameless(code.co_filename) else file or code.co_filename
     if not isinstance(file, str) or file.startswith("<"):
         return None
     return file[:-1] if file.endswith((".pyc", ".pyo")) else file
+
+
+def is_interactive(definition: Callable[..., Any] | type) -> bool:
+    """True for what was typed into a REPL or a notebook: no other process can have it."""
+    return source_file(definition) is None
+
+
+def _code_of(plain: Any) -> CodeType | None:
+    if isinstance(plain, type):  # of a class, that of its first method
+        plain = next((value for value in vars(plain).values() if isinstance(value, FunctionType)), None)
+    return plain.__code__ if isinstance(plain, FunctionType) else None
+
+
+def is_nameless(file: str) -> bool:
+    """True for a name in `<...>`, and for that of a file that is not there, as those that Jupyter gives to cells."""
+    if file.startswith("<"):
+        return True
+    if file.endswith((".pyc", ".pyo")) or os.path.exists(file):
+        return False
+    folder = os.path.dirname(file)
+    while folder and not os.path.exists(folder):
+        folder = os.path.dirname(folder)
+    return not os.path.isfile(folder)  # else it is in an archive
 
 
 def module_tree(definition: Callable[..., Any]) -> ast.Module | None:
@@ -128,21 +162,45 @@ def _describe_code(code: CodeType) -> Iterator[str]:
 def not_compiled(fn: Callable[..., Any]) -> NotCompiledError | None:
     """The error to raise for a function that carries a directive no hook has compiled; None if it carries none.
 
-    Looks at the source, never at `__doc__`: optimised bytecode has no docstrings.
+    Looks at the source, not at `__doc__`, wherever there is one: optimised bytecode has no docstrings.
     """
     plain = inspect.unwrap(fn)
     if not isinstance(plain, FunctionType) or "__tenuto_manifest__" in plain.__globals__:
         return None
+    file = source_file(plain)
+    if file is None:
+        text = _typed_directive(plain)
+        if text is None:
+            return None
+        return NotCompiledError(
+            f'{plain.__qualname__} says "{text}", but it was typed into a notebook or at a prompt: '
+            "directives are compiled in files only",
+            f"mark it with @{text.removeprefix('use ')}, or put it into a file of the project",
+        )
     tree = module_tree(plain)
-    if tree is None:
-        return None
-    text = _directive_of(tree, plain)
+    text = None if tree is None else _directive_of(tree, plain)
     if text is None:
         return None
     return NotCompiledError(
-        f'{plain.__qualname__} in {source_file(plain)} says "{text}", but no import hook compiled that file; '
+        f'{plain.__qualname__} in {file} says "{text}", but no import hook compiled that file; '
         "`import tenuto.auto` before it is imported, or run the script with `tenuto run`"
     )
+
+
+def _typed_directive(fn: FunctionType) -> str | None:
+    """The directive of a function that was typed in: from the text that the shell kept, if it kept one."""
+    cell = "".join(linecache.getlines(fn.__code__.co_filename))
+    found: str | None = None
+    try:
+        if cell:
+            found = _directive_of(ast.parse(cell), fn)
+        else:
+            statement = ast.parse(textwrap.dedent(inspect.getsource(fn))).body[0]
+            if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+                found = _prologue_directive(statement.body)
+    except (OSError, SyntaxError, IndexError):
+        pass
+    return found or (fn.__doc__ if fn.__doc__ in DIRECTIVES else None)
 
 
 def _directive_of(tree: ast.Module, fn: FunctionType) -> str | None:

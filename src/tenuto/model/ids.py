@@ -30,6 +30,7 @@ __all__ = [
     "definition_id",
     "id_path",
     "identifier",
+    "interactive_id",
     "is_project_file",
     "make_id",
     "not_compiled",
@@ -259,19 +260,22 @@ def path_of(definition: Callable[..., Any] | type) -> str | None:
 def definition_id(kind: Kind, definition: Callable[..., Any] | type) -> str:
     """The id of a decorated function or class, from its source file and qualified name.
 
-    In a REPL the path is `<interactive>`, and a warning says that such an id is not stable (DIR211).
+    In a REPL or notebook the path is `<interactive>`, and a warning says that such an id is not stable (DIR211).
     """
     plain: Any = definition if isinstance(definition, type) else inspect.unwrap(definition)
     name = identifier(plain.__qualname__)
     path = path_of(definition)
-    if path is None:
-        made = f"{kind}//{INTERACTIVE}//{name}"
-        warnings.warn(
-            DirectiveWarning(f"DIR211 {made} names no file, so no other process will find it: put it into a file"),
-            stacklevel=_caller_level(),
-        )
-        return made
-    return make_id(kind, path, name)
+    return interactive_id(kind, name) if path is None else make_id(kind, path, name)
+
+
+def interactive_id(kind: Kind, name: str) -> str:
+    """The id of what was typed into a REPL or a notebook; warns of it."""
+    made = f"{kind}//{INTERACTIVE}//{name}"
+    warnings.warn(
+        DirectiveWarning(f"DIR211 {made} names no file, so no other process will find it: put it into a file"),
+        stacklevel=_caller_level(),
+    )
+    return made
 
 
 def _caller_level() -> int:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Coroutine
-from types import MethodType
+from types import FrameType, MethodType
 from typing import Any, ParamSpec, TypeVar, Unpack, cast, overload
 
 from tenuto.codec.classes import deserializer, register_class, serializer
+from tenuto.model.definition_source import is_nameless
 from tenuto.model.definitions import ContinueAsNew, Step, Workflow
-from tenuto.model.ids import definition_id, id_path, make_id, not_compiled
+from tenuto.model.ids import definition_id, id_path, interactive_id, make_id, not_compiled
 from tenuto.model.options import StepOptions, spec_of
 
 __all__ = [
@@ -104,10 +105,20 @@ def serializable(
     if identity is None:
         frame = inspect.currentframe()
         caller = None if frame is None else frame.f_back
-        file = "" if caller is None else str(caller.f_globals.get("__file__", ""))
-        identity = make_id("class", id_path(file), cls.__name__)  # a foreign class belongs to the file that says so
+        file = None if caller is None else _file_of(caller)  # a foreign class belongs to the file that says so
+        own = cls.__name__
+        identity = interactive_id("class", own) if file is None else make_id("class", id_path(file), own)
     register_class(identity, cls, serialize, deserialize)
     return cls
+
+
+def _file_of(frame: FrameType) -> str | None:
+    """The file of the module that a frame belongs to; None for what was typed in."""
+    file: object = frame.f_globals.get("__file__")
+    is_main = frame.f_globals.get("__name__") == "__main__"
+    if not isinstance(file, str) or (is_main and is_nameless(frame.f_code.co_filename)):
+        return None
+    return file
 
 
 def startable(target: object, args: tuple[Any, ...]) -> tuple[Workflow[..., Any], tuple[Any, ...]]:

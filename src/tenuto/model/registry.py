@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from tenuto.errors import AmbiguousNameError, DefinitionNotFoundError, DuplicateIdError
+from tenuto.model.definition_source import is_interactive
 from tenuto.model.ids import short_name
 
 __all__ = ["Definition", "Sort", "definitions", "find", "forget", "get", "register"]
@@ -35,11 +36,15 @@ _by_id: dict[str, Definition] = {}
 def register(definition: D) -> D:
     """The definition itself, now found by its id.
 
-    The same function of the same file replaces its earlier self (a reload, a script that is also imported); any
-    other definition with that id is a `DuplicateIdError`, and the first one stays.
+    The same function of the same file replaces its earlier self (a reload, a script that is also imported), and what
+    is typed in whatever was typed in before; any other definition with that id is a `DuplicateIdError`, and the first
+    one stays.
     """
     known = _by_id.setdefault(definition.id, definition)
     if known is definition:
+        return definition
+    if is_interactive(known.fn) and is_interactive(definition.fn):
+        _by_id[definition.id] = definition
         return definition
     if known.sort != definition.sort or _origin(known.fn) != _origin(definition.fn):
         first, second = (f"{file}, {name}" for file, name in (_origin(known.fn), _origin(definition.fn)))

@@ -21,6 +21,7 @@ from typing import Any, Final, Protocol, TypeVar, cast, runtime_checkable
 
 from tenuto.errors import NotCompiledError
 from tenuto.model.audit import install_guard
+from tenuto.model.definition_source import is_interactive
 from tenuto.model.ids import is_project_file
 from tenuto.model.place import OUTSIDE, entered
 from tenuto.model.substitutes import substitute, view_print
@@ -45,6 +46,7 @@ class _View:
     module: ModuleType
     host: Mapping[str, Any]
     spec: object
+    is_typed: bool = False  # into a REPL or notebook: every run gets a view of what is there when it begins
     functions: dict[FunctionType, FunctionType] = field(default_factory=dict[FunctionType, FunctionType])
 
 
@@ -78,7 +80,9 @@ def body_of(fn: F) -> F:
     if not isinstance(fn, FunctionType):
         return fn
     known = _views.get(fn.__module__)
-    if known is not None and known.host is fn.__globals__ and not _unfilled:  # as at every start but the first
+    if known is not None and known.is_typed:  # cells may have been run again since
+        drop(fn.__module__)
+    elif known is not None and known.host is fn.__globals__ and not _unfilled:  # as at every start but the first
         made = known.functions.get(fn)
         module = sys.modules.get(fn.__module__)
         if made is not None and module is not None and known.spec is getattr(module, "__spec__", None):
@@ -116,7 +120,8 @@ def _entry(module: ModuleType) -> _View:
         if kept in vars(module):
             namespace[kept] = vars(module)[kept]
     namespace["__builtins__"] = _view_builtins()
-    entry = _views[name] = _View(view, vars(module), getattr(module, "__spec__", None))
+    is_typed = getattr(module, "__file__", None) is None
+    entry = _views[name] = _View(view, vars(module), getattr(module, "__spec__", None), is_typed)
     _unfilled.append(entry)
     return entry
 
@@ -161,6 +166,11 @@ def _is_project(file: str) -> bool:
     return not file.startswith("<") and is_project_file(file)
 
 
+def _is_of_project(fn: FunctionType) -> bool:
+    file = fn.__code__.co_filename
+    return _is_project(file) or (file.startswith("<") and not file.startswith("<frozen ") and is_interactive(fn))
+
+
 def _seen(value: Any) -> Any:
     """A value of the host namespace as its view has it."""
     replaced = substitute(value)
@@ -176,7 +186,7 @@ def _seen(value: Any) -> Any:
 
 def _over_view(fn: FunctionType, *, closures: bool) -> FunctionType:
     """The same code over the view of its module; the function itself where that cannot be."""
-    if (fn.__closure__ is not None and not closures) or not _is_project(fn.__code__.co_filename):
+    if (fn.__closure__ is not None and not closures) or not _is_of_project(fn):
         return fn
     module = sys.modules.get(fn.__globals__.get("__name__", ""))
     if module is None or vars(module) is not fn.__globals__:
@@ -184,6 +194,7 @@ def _over_view(fn: FunctionType, *, closures: bool) -> FunctionType:
     entry = _entry(module)
     made = entry.functions.get(fn)
     if made is None:
+        entry.is_typed = entry.is_typed or (fn.__module__ == "__main__" and is_interactive(fn))
         made = FunctionType(fn.__code__, vars(entry.module), fn.__name__, fn.__defaults__, fn.__closure__)
         made.__kwdefaults__ = fn.__kwdefaults__
         made.__annotations__ = fn.__annotations__
