@@ -79,7 +79,8 @@ def _text(file: CompiledFile) -> str:
     try:
         return render(file.result)
     except ValueError as error:  # Python 3.11 cannot write every f-string that it can read
-        raise click.ClickException(f"{file.file} cannot be shown as text: {error}; Python 3.12 can") from None
+        better = "" if sys.version_info >= (3, 12) else "; Python 3.12 may be able to"
+        raise click.ClickException(f"{file.file} cannot be shown as text: {error}{better}") from None
 
 
 def _print_json(files: list[CompiledFile], *, with_code: bool) -> None:

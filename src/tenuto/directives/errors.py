@@ -25,6 +25,7 @@ __all__ = [
     "errors_of",
     "make_finding",
     "to_json",
+    "unreadable",
 ]
 
 Level: TypeAlias = Literal["error", "warning"]
@@ -138,6 +139,11 @@ def make_finding(
         span.end_column,
         related,
     )
+
+
+def unreadable(path: str, message: str, line: int = 1, column: int = 1) -> Finding:
+    """The finding for a file that nobody can read as Python."""
+    return Finding("syntax", "error", message, "repair the file", path, line, column, line, column)
 
 
 def describe(finding: Finding) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tenuto.directives.errors import Finding, Level, errors_of
+from tenuto.directives.errors import Finding, errors_of, unreadable
 from tenuto.directives.manifest import Manifest, merge, sources_of
 from tenuto.directives.marker import has_marker
 from tenuto.directives.transform import Mode, Result, transform
@@ -63,18 +63,17 @@ def read_file(file: Path, mode: Mode, *, strict: bool = False, source: bytes | N
     try:
         path = ids.id_path(file)
     except DirectiveError as error:
-        return CompiledFile(file, str(file), Result(None, {}, (_finding(error.code, str(error), str(file), 1, 1),)))
+        return CompiledFile(file, str(file), Result(None, {}, (_located(error, str(file)),)))
     try:
         return CompiledFile(file, path, transform(text, path, mode, strict=strict))
     except (SyntaxError, ValueError) as error:
         line, column = getattr(error, "lineno", None) or 1, getattr(error, "offset", None) or 1
         message = getattr(error, "msg", None) or str(error)
-        return CompiledFile(file, path, Result(None, {}, (_finding("syntax", message, path, line, column),)))
+        return CompiledFile(file, path, Result(None, {}, (unreadable(path, message, line, column),)))
 
 
-def _finding(code: str, message: str, path: str, line: int, column: int) -> Finding:
-    level: Level = "error"
-    return Finding(code, level, message, "repair the file", path, line, column, line, column)
+def _located(error: DirectiveError, path: str) -> Finding:
+    return Finding(error.code, "error", str(error), "repair the file", path, 1, 1, 1, 1)
 
 
 def manifest_of(files: Iterable[CompiledFile]) -> Manifest:

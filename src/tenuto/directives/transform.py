@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias, get_args
 from tenuto.directives.captures import Captures, find_captures
 from tenuto.directives.definitions import Report
 from tenuto.directives.determinism import check_determinism
-from tenuto.directives.errors import Finding, Span, errors_of, make_finding
+from tenuto.directives.errors import Finding, Span, errors_of, make_finding, unreadable
 from tenuto.directives.host_mode import emit_host
 from tenuto.directives.manifest import Manifest, dump, make_manifest
 from tenuto.directives.scan import Scan, scan
@@ -45,10 +45,21 @@ def transform(
 ) -> Result:
     """Compile one file for one mode. `path` is the path that ids are made of.
 
-    Raises `SyntaxError` for what is not valid Python as it stands. A file that marks nothing comes back as it is.
+    Raises `SyntaxError` for what is not valid Python as it stands. A file that marks nothing comes back as it is. One
+    that cannot be decoded, or is nested deeper than Python's own parser and compiler can follow, is a finding.
     With `compiled_next` the caller hands the code to Python at once, which finds what is wrong with the code that
     stays as it was written; here only the rest is checked. To check everything twice takes as long as a plain import.
     """
+    try:
+        return _transform(source, path, mode, strict=strict, compiled_next=compiled_next)
+    except (RecursionError, MemoryError):
+        wrong = "is nested too deeply to be compiled"
+    except UnicodeError as error:
+        wrong = f"is not text that Python can read: {error}"
+    return Result(None, {}, (unreadable(path, wrong),))
+
+
+def _transform(source: str | bytes, path: str, mode: Mode, *, strict: bool, compiled_next: bool) -> Result:
     parsed = parse(source, path)
     report = Report(parsed, strict)
     if not compiled_next:
@@ -109,11 +120,17 @@ def _sorted(findings: list[Finding], ignored: Mapping[int, frozenset[str]]) -> t
 
 
 def render(result: Result) -> str:
-    """The output as text: shebang and cookie, the manifest line, the code; empty when there is an error."""
+    """The output as text: shebang and cookie, the manifest line, the code; empty when there is an error.
+
+    Raises `ValueError` for code that runs and that `ast` cannot write.
+    """
     if result.code is None:
         return ""
     lines = list(result.header)
     if result.is_changed:
         lines.append(f"#__internal_workflows{dump(result.manifest)}")
-    lines.append(ast.unparse(result.code))
+    try:
+        lines.append(ast.unparse(result.code))
+    except RecursionError:
+        raise ValueError("it is nested too deeply to be written out") from None
     return "\n".join(lines) + "\n"

@@ -73,7 +73,7 @@ def module_tree(definition: Callable[..., Any]) -> ast.Module | None:
     text = _module_text(definition)
     try:
         return None if text is None else ast.parse(text)
-    except SyntaxError:
+    except (SyntaxError, RecursionError, MemoryError):
         return None
 
 
@@ -112,7 +112,7 @@ def _text_hash(text: str) -> str:
     if key not in _hashes:
         try:
             _hashes[key] = tree_hash(ast.parse(text))
-        except SyntaxError:  # the file is being edited: it is at least not what was loaded
+        except (SyntaxError, RecursionError, MemoryError):  # being edited, or nested too deeply: the text stands for it
             return key.hex()
     return _hashes[key]
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import importlib.metadata
 import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tenuto.directives import install
 from tenuto.directives.errors import errors_of
-from tenuto.directives.transform import MODES, transform
+from tenuto.directives.project import compile_paths
+from tenuto.directives.transform import MODES, render, transform
+from tenuto.errors import DirectiveError
 
 STANDARD_LIBRARY = Path(os.__file__).parent
 SHARES = 8  # of the standard library, to be run side by side
@@ -109,3 +114,49 @@ def test_marks_in_impossible_places_give_findings_and_never_an_internal_error(pa
                 assert (result.code is None) == bool(errors_of(result.findings))
                 if result.code is not None:
                     compile(result.code, "m.py", "exec", dont_inherit=True)
+
+
+HEAD = "async def w():\n    'use workflow'\n"
+TOO_MUCH = {
+    "a long chain of signs": f"{HEAD}    x = {'-' * 100_000}1",
+    "a long sum": f"{HEAD}    x = {'+'.join(['a'] * 20_000)}",
+    "a sum that only the compiler finds too long": f"{HEAD}    x = {'+'.join(['a'] * 2_500)}",
+    "a long chain of attributes": f"{HEAD}    x = a{'.b' * 20_000}",
+    "many branches": f"{HEAD}    if a: pass\n" + "".join(f"    elif a == {n}: pass\n" for n in range(5_000)),
+    "half of a character": f"{HEAD}    x = '\ud800'",
+    "bytes that are no text": f"{HEAD}    x = '".encode() + b"\xff'",
+    "half of a character in the path": "",
+}
+
+
+@pytest.mark.parametrize("name", TOO_MUCH)
+def test_what_cannot_be_read_is_a_finding_in_every_mode(name: str) -> None:
+    for mode in MODES:
+        source, path = (HEAD, "\ud800.py") if not TOO_MUCH[name] else (TOO_MUCH[name], "m.py")
+        for compiled_next in (False, True):
+            result = transform(source, path, mode, compiled_next=compiled_next)
+            assert (result.code is None) == bool(errors_of(result.findings))
+            if result.code is None:
+                (finding,) = result.findings
+                assert finding.code == "syntax"
+                assert render(result) == ""
+
+
+def test_code_that_runs_and_cannot_be_written_out_is_refused_by_name() -> None:
+    result = transform(f"{HEAD}    x = {'+'.join(['a'] * 900)}\n", "m.py", "workflow")
+    assert result.code is not None
+    compile(result.code, "m.py", "exec", dont_inherit=True)
+    with pytest.raises(ValueError, match="nested too deeply"):
+        render(result)
+
+
+def test_a_deep_file_is_one_line_of_the_command_and_an_error_at_import(project: Any) -> None:
+    folder = project({"deep.py": TOO_MUCH["a long sum"], "good.py": HEAD})
+    files = list(compile_paths([folder]))
+    assert [(file.file.name, [finding.code for finding in file.findings]) for file in files] == [
+        ("deep.py", ["syntax"]),
+        ("good.py", []),
+    ]
+    install()
+    with pytest.raises(DirectiveError, match="nested too deeply"):
+        importlib.import_module("deep")
