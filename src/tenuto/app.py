@@ -28,7 +28,7 @@ from tenuto.host.engine import NativeEngine
 from tenuto.host.explain import Explanation
 from tenuto.host.history import HistoryEntry
 from tenuto.host.limits import Limits
-from tenuto.host.options import Attributes, StartOptions, WorkerOptions
+from tenuto.host.options import Attributes, StartOptions, WorkerOptions, check_start_options
 from tenuto.host.queueing import LimitOptions, Verb
 from tenuto.host.schedules import ScheduleOptions, ScheduleSummary
 from tenuto.host.summaries import RunSummary
@@ -211,8 +211,10 @@ class Tenuto:
         """Starts a run; it is stored when this returns.
 
         The same id with the same workflow and input gives the run that has it, whatever its status; `if_exists` says
-        what else may happen to an id that is in use.
+        what else may happen to an id that is in use. A call that is cancelled, or whose answer is lost, may have
+        started the run all the same: with an id it is safe to repeat.
         """
+        check_start_options(options)
         if isinstance(workflow, str):
             call: Call = await self.engine.resolve(workflow), args, {}
         else:

@@ -795,6 +795,15 @@ def test_bad_input_is_one_message_and_an_exit_code(
     assert not (busy.folder / "nowhere").exists()
 
 
+def test_arguments_that_do_not_fit_are_refused_and_nothing_is_stored(shell: Shell) -> None:
+    for values in ([], ["1", "2"]):
+        refused = shell.run("start", "checkout", *values, "--id", "x", app=True)
+        assert refused.returncode == 2
+        assert "workflow 'checkout': " in refused.stderr
+        assert "Traceback" not in refused.stderr
+    assert shell.run("show", "x").returncode == 3
+
+
 def test_a_locked_store_is_said_to_be_locked(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     shell.ok("start", "workflow//shop.py//checkout", "1", "--id", "x")
     monkeypatch.setitem(SqliteStore.__init__.__kwdefaults__, "busy_ms", 10)

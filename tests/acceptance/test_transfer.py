@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tenuto import Task, Tenuto, hook, receive, sleep, spawn, step, wait_for_signal, workflow
+from tenuto import Reply, Task, Tenuto, hook, receive, sleep, spawn, step, wait_for_signal, workflow
 from tenuto.errors import RunStateError
 from tenuto.host.transfer import ExportedRun, adopt, document_of, export, left_behind, read_document
 
@@ -33,9 +33,13 @@ async def sleeping(duration: str) -> str:
     return "woken"
 
 
+def _same(state: None) -> Reply[None]:
+    return Reply(None, state)
+
+
 @workflow
 async def receiving() -> bool:
-    return (await receive(None, updates={"add": lambda state: state}, timeout="30d")).timed_out
+    return (await receive(None, updates={"add": _same}, timeout="30d")).timed_out
 
 
 @workflow

@@ -16,6 +16,7 @@ from tenuto.errors import (
     DuplicateIdError,
     RunCancelledError,
     RunFailedError,
+    RunIdConflictError,
     TwfError,
     UpdateFailedError,
     UpdateRejectedError,
@@ -373,7 +374,7 @@ workflow Count(n: int) -> (list):
     continue_as_new(n + 1)
 """
     )
-    run = await app.start("Count", 0)
+    run = await app.start("Count", 0, id="counted")
     await run.signal("Mark", "kept")
     for k in range(3):
         await run.signal("Tick", k)
@@ -382,6 +383,9 @@ workflow Count(n: int) -> (list):
     except UpdateRejectedError as error:
         assert error.why == "closed"  # noqa: PT017  # it may have been faster
     assert await run.result(timeout=LIMIT) == [2, "kept"]
+    assert (await app.start("Count", 0, id="counted")).id == run.id  # R062: the same start, wherever its chain is now
+    with pytest.raises(RunIdConflictError):
+        await app.start("Count", 2, id="counted")
 
 
 async def _admitted(run: RunHandle[Any], count: int) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tenuto.codec.records import decode_mail
 from tenuto.store.port import Lease, NewRun, NewTimer, Outgoing, TurnCommit, TurnResult
 from tenuto.store.queues import QueueLimits
@@ -44,6 +46,22 @@ async def test_a_run_whose_first_turn_waits_is_stored_suspended_and_woken_by_its
     claim = await world.claim()
     assert (claim.lease.epoch, claim.epoch_before) == (2, 1)  # what the worker has in memory still counts
     assert await store.sweep(5, 10) == 0
+
+
+@pytest.mark.parametrize("status", ["running", "suspended", "completed"])
+@pytest.mark.parametrize("together", [True, False])
+async def test_a_run_was_created_when_its_first_turn_was_taken(
+    world: Any, store: Any, status: str, together: bool
+) -> None:
+    """What its history has must not lie before its own record."""
+    await world.worker()
+    at = world.clock.ms
+    world.clock.ms += 31
+    commits = [begun(world, name, status, new={"begun_at": at}) for name in ("a", "b", "c")]
+    for group in [commits] if together else [[commit] for commit in commits]:
+        assert {result.verdict for result in await store.commit_group(group)} == {"committed"}
+    for record in await store.runs():
+        assert (record.created_at, record.started_at) == (at, at)
 
 
 async def test_a_run_may_end_in_its_first_turn(world: Any, store: Any) -> None:

@@ -72,7 +72,10 @@ def command(
 
     async def work() -> tuple[str, str, Any]:
         async with place.writing(create=True) as app:
-            run = await app.start(workflow, *decoded, **options)
+            try:
+                run = await app.start(workflow, *decoded, **options)
+            except TypeError as error:  # the arguments do not fit
+                raise click.UsageError(str(error)) from None
             if not wait:
                 return run.id, await run.status(), None
             if not as_json:

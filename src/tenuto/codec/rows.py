@@ -9,8 +9,8 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from hashlib import blake2b
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import blake2b, sha256
 from typing import Final, NamedTuple, cast
 
 from tenuto.codec import keys
@@ -31,6 +31,7 @@ from tenuto.codec.records import (
     encode_name,
     encode_update,
 )
+from tenuto.codec.values import load
 from tenuto.errors import DecodingError, RecordError
 from tenuto.kernel.batch import Batch, Trim
 from tenuto.kernel.location import Location, Segment, name_of
@@ -39,6 +40,7 @@ from tenuto.kernel.records import Entry, Mail, Metadata, Rows, Update
 __all__ = [
     "COUNTERS_KEY",
     "ERROR_KEY",
+    "FIRST_INPUT_KEY",
     "INPUT_KEY",
     "OUTPUT_KEY",
     "PUBLISHED_KEY",
@@ -48,6 +50,7 @@ __all__ = [
     "RunEncoder",
     "decode_rows",
     "entry_id",
+    "is_first_input",
     "mail_key",
     "mail_number",
     "metadata_key",
@@ -57,11 +60,11 @@ __all__ = [
 # What a key's first element says.
 NAMES, HISTORY, MAIL, SINGLE, METADATA, UPDATES = range(1, 7)
 # The second element of the rows there is one of.
-STATE, OUTPUT, ERROR, VERSION, INPUT, PUBLISHED, COUNTERS = range(1, 8)
+STATE, OUTPUT, ERROR, VERSION, INPUT, PUBLISHED, COUNTERS, FIRST_INPUT = range(1, 9)
 
 _HISTORY: Final = keys.pack((HISTORY,))
-STATE_KEY, OUTPUT_KEY, ERROR_KEY, VERSION_KEY, INPUT_KEY, PUBLISHED_KEY, COUNTERS_KEY = (
-    keys.pack((SINGLE, row)) for row in range(STATE, COUNTERS + 1)
+STATE_KEY, OUTPUT_KEY, ERROR_KEY, VERSION_KEY, INPUT_KEY, PUBLISHED_KEY, COUNTERS_KEY, FIRST_INPUT_KEY = (
+    keys.pack((SINGLE, row)) for row in range(STATE, FIRST_INPUT + 1)
 )
 
 
@@ -73,6 +76,7 @@ _SINGLES: Final = {
     INPUT_KEY: INPUT,
     PUBLISHED_KEY: PUBLISHED,
     COUNTERS_KEY: COUNTERS,
+    FIRST_INPUT_KEY: FIRST_INPUT,
 }
 
 
@@ -228,6 +232,8 @@ def _put_singles(batch: Batch, puts: list[tuple[bytes, bytes]]) -> None:
         puts.append((PUBLISHED_KEY, batch.published))
     if batch.counters is not None:
         puts.append((COUNTERS_KEY, encode_counters(batch.counters)))
+    if batch.first_input is not None:
+        puts.append((FIRST_INPUT_KEY, batch.first_input))
 
 
 class _RunReader:
@@ -300,6 +306,7 @@ class _RunReader:
             output=self.singles.get(OUTPUT),
             error=self.singles.get(ERROR),
             published=self.singles.get(PUBLISHED),
+            first_input=self.singles.get(FIRST_INPUT),
         )
 
     def _metadata_by_location(self) -> dict[Location, Metadata]:
@@ -322,6 +329,14 @@ class _RunReader:
             return self._single(row, what).decode()
         except UnicodeDecodeError:
             refuse(f"the run's {what} is not UTF-8")
+
+
+def is_first_input(rows: Mapping[bytes, bytes], call: bytes | None) -> bool:
+    """True if a chain of runs began with these encoded arguments. `rows`: those its present run has one of."""
+    digest = rows.get(FIRST_INPUT_KEY)
+    if digest is None or call is None:  # never continued
+        return rows.get(INPUT_KEY) == call
+    return bool(load(digest) == sha256(call).digest())
 
 
 def decode_rows(run_id: str, rows: Sequence[tuple[bytes, bytes]]) -> tuple[Rows, RunEncoder]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, cast
 
-from tenuto.codec.rows import ERROR_KEY, OUTPUT_KEY, VERSION_KEY, RunEncoder, decode_rows
+from tenuto.codec.rows import ERROR_KEY, OUTPUT_KEY, VERSION_KEY, RunEncoder, decode_rows, is_first_input
 from tenuto.codec.values import dump, load
 from tenuto.errors import (
     CommitUnknownError,
@@ -48,6 +48,7 @@ from tenuto.model.definitions import Workflow, encode_call
 from tenuto.model.durations import Duration, milliseconds
 from tenuto.model.ids import short_name
 from tenuto.model.state import answer_query
+from tenuto.store.endings import SINGLES
 from tenuto.store.port import CLOSED, Lease, NewRun, RunFilter, RunRecord, Store, TurnCommit
 
 __all__ = ["NativeEngine"]
@@ -119,16 +120,22 @@ class NativeEngine(Scheduling, Queueing):
     # --- starting and finding
 
     async def start(self, target: str, args: Sequence[Any], kwargs: Mapping[str, Any], options: StartOptions) -> str:
-        """Stores a run, or finds the one that has its id; its id."""
+        """Stores a run, or finds the one that has its id; its id.
+
+        What may be another's already is looked for first: no code of a run that is known is run again. An id that is
+        made here cannot be.
+        """
         workflow = self.definitions.workflow(target)
-        if is_twf(workflow):
-            with self.limits.in_force():
-                workflow.accept(args, kwargs)
-            await self._programs.keep()
         now = self.store.clock()
         first = self._first(workflow, tuple(args), kwargs, now if now is not None else await self.store.now())
+        if is_twf(workflow):
+            await self._programs.keep()
         new = self._new(target, workflow, first, options)
         if_exists = options.get("if_exists", "same")
+        if self._worker is not None and (options.get("id") is not None or new.key is not None):
+            known = await self._known(new, first.input, if_exists)
+            if known is not None:
+                return known
         while True:
             try:
                 # A worker of this process may begin with it at once.
@@ -138,14 +145,21 @@ class NativeEngine(Scheduling, Queueing):
                 self.poke()
                 if if_exists == "error":
                     if_exists = "same"  # nobody knew what became of the first attempt: what is there may be ours
-            if created or await self._is_same(new, first.input, if_exists):
+            if created:
                 return new.id
-            if (holder := await self._holder(new)) is not None:
-                return holder
+            known = await self._known(new, first.input, if_exists)
+            if known is not None:
+                return known
+
+    async def _known(self, new: NewRun, call: bytes | None, if_exists: IfExists) -> str | None:
+        """The run that is there in place of a new one: the same start, or what has its key; None: there is none."""
+        return new.id if await self._is_same(new, call, if_exists) else await self._holder(new)
 
     def _first(self, workflow: Workflow[..., Any] | None, args: Any, kwargs: Mapping[str, Any], now: int) -> Batch:
-        """What a run begins with."""
+        """What a run begins with; `TypeError` for arguments that do not fit."""
         with self.limits.in_force():
+            if workflow is not None:
+                workflow.accept(args, kwargs)
             call = encode_call(args, kwargs)
         return create(self.definitions.definition(workflow), call, now)
 
@@ -174,8 +188,11 @@ class NativeEngine(Scheduling, Queueing):
         if if_exists != "error" and same_workflow:
             if if_exists == "attach":
                 return True
-            rows, _ = decode_rows(new.id, await self.store.rows(new.id))
-            if rows.input == call:
+            try:
+                stored = dict(await self.store.rows(new.id, SINGLES))
+            except RunNotFoundError:
+                return False  # it was deleted in between
+            if is_first_input(stored, call):
                 return True
         raise RunIdConflictError(f"run id {new.id!r} belongs to another start: {record.target}, {record.status}")
 

@@ -51,8 +51,9 @@ class Scheduling:
     ) -> None:
         """Stores a schedule; the same rule again keeps its times, another one is armed from now."""
         workflow = self.definitions.workflow(target)
-        if is_twf(workflow):
+        if workflow is not None:
             workflow.accept(args, kwargs)
+        if is_twf(workflow):
             await self._programs.keep()  # its runs need the text, whoever starts them
         queue = "default" if workflow is None else workflow.queue
         call = encode_call(tuple(args), kwargs)

@@ -365,7 +365,7 @@ class Worker:
             return
         assert first.counters is not None  # noqa: S101  # as `create` makes it
         held = self._hold()
-        turn = held.begin(new._replace(worker=self._id), first, start.stored)
+        turn = held.begin(new._replace(worker=self._id, begun_at=first.counters.started_at), first, start.stored)
         if (asleep := held.commit_asleep(first.counters.started_at + FAR_MS)) is not None:
             self._waits_first.add(target)
             held.drop()  # before its commit: of thousands that go to sleep together none has to be in memory

@@ -50,6 +50,7 @@ class Batch(NamedTuple):
     input: bytes | None = None
     published: bytes | None = None
     counters: Counters | None = None
+    first_input: bytes | None = None
     alarm: int | None = None
 
     @staticmethod

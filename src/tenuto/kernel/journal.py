@@ -41,6 +41,7 @@ class Journal:
         self._error: bytes | None = None
         self._version: str | None = None
         self._published: bytes | None = None
+        self._first_input: bytes | None = None
         self._counters: Counters | None = None
         self._delete_error = False
         self._cleared: tuple[int, ...] = ()
@@ -167,8 +168,12 @@ class Journal:
         """Takes back a command of this turn; whether there was one."""
         return bool(self.commands) and self.commands.pop((key, sort), None) is not None
 
-    def begin_anew(self) -> None:
-        """The next run of the chain begins: names, history and metadata go, what was kept for them too."""
+    def begin_anew(self, first_input: bytes | None) -> None:
+        """The next run of the chain begins: names, history and metadata go, what was kept for them too.
+
+        `first_input`: the digest of what the chain began with, unless it is stored already.
+        """
+        self._first_input = first_input
         self._entries.clear()
         self._metadata.clear()
         self._deleted_entries.clear()
@@ -226,6 +231,7 @@ class Journal:
             version=self._version,
             published=self._published,
             counters=self._counters,
+            first_input=self._first_input,
             alarm=alarm,
         )
         self._forget_more()
@@ -241,6 +247,6 @@ class Journal:
         self._deleted_mail.clear()
         self._trims.clear()
         self._updates.clear()
-        self._output = self._error = self._version = self._published = self._counters = None
+        self._output = self._error = self._version = self._published = self._counters = self._first_input = None
         self._cleared = ()
         self._delete_error = False

@@ -268,3 +268,4 @@ class Rows(NamedTuple):
     output: bytes | None = None
     error: bytes | None = None
     published: bytes | None = None
+    first_input: bytes | None = None  # digest of the input of the chain's first run, once that has been continued

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Final, NamedTuple, Protocol, assert_never, cast
 
 from tenuto.errors import DecodingError, Evicted, InternalError, RunawayTurnError, TenutoError, UpdateFailedError
@@ -413,7 +414,8 @@ class Run(EngineSide):
             case Cancelled() | Parked():
                 pass
             case Continued():
-                journal.begin_anew()
+                known = self.rows.first_input is not None
+                journal.begin_anew(None if known else self.dump(sha256(self.rows.input).digest()))
                 self.mailbox.forget_seqs()
             case _:
                 assert_never(outcome)

@@ -145,6 +145,7 @@ class Workflow(Generic[P, R_co]):
         self.queue = check_name(queue)
         self.queries: dict[str, Callable[..., Any]] = {}
         self.described: tuple[object, str, frozenset[str] | None] | None = None  # see definition_of
+        self._parameters: Parameters | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
         place = here.get()
@@ -157,8 +158,19 @@ class Workflow(Generic[P, R_co]):
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Bound[R_co]:
         """The workflow with its arguments; the way to pass keyword arguments to `app.start` and `spawn`."""
-        inspect.signature(self).bind(*args, **kwargs)
+        self.accept(args, kwargs)
         return Bound(self, args, kwargs)
+
+    def accept(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Refuses arguments that do not fit, with Python's own `TypeError`."""
+        if self._parameters is None:
+            self._parameters = Parameters(self)
+        least, most = self._parameters.arity
+        if kwargs or not least <= len(args) <= most:
+            try:
+                self._parameters.bind(args, kwargs)
+            except TypeError as error:
+                raise TypeError(f"workflow {self.name!r}: {error}") from None
 
     def query(self, name: str, /) -> Callable[[Callable[Concatenate[Any, Q], V]], Callable[Concatenate[Any, Q], V]]:
         """Decorates a plain function of the published state that answers `run.query(name, ...)`.

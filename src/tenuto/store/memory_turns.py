@@ -25,11 +25,12 @@ def create(shelf: Shelf, new: NewRun) -> bool:
     waits = new.delay_ms > 0
     told = new.parent if new.parent is not None and not new.detached and new.parent[0] in shelf.runs else None
     status = "scheduled" if waits else "pending"
-    run = RunState(new, status, now, now + max(new.delay_ms, 0), Table(new.rows), new.definition, told, new.key)
+    created_at = now if new.begun_at is None else new.begun_at
+    run = RunState(new, status, created_at, now + max(new.delay_ms, 0), Table(new.rows), new.definition, told, new.key)
     if waits:
         run.alarms["start"] = run.ready_at
     elif new.worker is not None:
-        run.status, run.lease_owner, run.epoch, run.started_at = "running", new.worker, 1, now
+        run.status, run.lease_owner, run.epoch, run.started_at = "running", new.worker, 1, created_at
     shelf.runs[new.id] = run
     return True
 

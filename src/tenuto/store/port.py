@@ -73,6 +73,7 @@ class NewRun(NamedTuple):
     partition: str | None = None
     attributes: Mapping[str, str | int | float | bool] = {}  # never mutated
     worker: str | None = None  # whose it is from the start: it is born running, under epoch 1
+    begun_at: int | None = None  # the time of its first turn, where that was taken before it is stored
 
 
 class RunRecord(NamedTuple):

@@ -92,12 +92,15 @@ made AS (
     INSERT INTO executions (id, type, target_name, queue, priority, ready_at, status, definition, dedup_key,
                             partition_key, attributes, created_at, started_at, epoch, lease_owner, alarm, timer_count)
     SELECT n.id, 'workflow', n.target, n.queue, n.priority, clock.at, n.status, n.definition, n.key, n.partition,
-           n.attributes::jsonb, clock.at, CASE WHEN n.status <> 'pending' THEN clock.at END,
+           n.attributes::jsonb, coalesce(tenuto_time(n.begun), clock.at),
+           CASE WHEN n.status <> 'pending' THEN coalesce(tenuto_time(n.begun), clock.at) END,
            CASE WHEN n.status <> 'pending' THEN 1 ELSE 0 END, n.worker, tenuto_time(n.alarm), n.timers
       FROM clock, unnest(%(ids)s::text[], %(targets)s::text[], %(queues)s::text[], %(priorities)s::bigint[],
                   %(statuses)s::text[], %(definitions)s::text[], %(keys)s::text[], %(partitions)s::text[],
-                  %(attributes)s::text[], %(workers)s::text[], %(alarms)s::bigint[], %(timers)s::bigint[])
-           AS n (id, target, queue, priority, status, definition, key, partition, attributes, worker, alarm, timers)
+                  %(attributes)s::text[], %(workers)s::text[], %(alarms)s::bigint[], %(timers)s::bigint[],
+                  %(begun)s::bigint[])
+           AS n (id, target, queue, priority, status, definition, key, partition, attributes, worker, alarm, timers,
+                 begun)
      WHERE n.status = 'pending' OR NOT EXISTS (SELECT 1 FROM queues q WHERE q.name = n.queue)
      ORDER BY n.id
     ON CONFLICT DO NOTHING
@@ -121,7 +124,8 @@ SELECT tenuto_ms(tenuto_now()), 1 / CASE WHEN count(*) = cardinality(%(ids)s::te
 INSERT INTO executions (id, type, target_name, queue, priority, ready_at, status, definition, dedup_key, partition_key,
                         attributes, created_at, started_at, epoch, lease_owner)
 SELECT %(id)s, 'workflow', %(target)s, %(queue)s, %(priority)s, tenuto_now(), 'running', %(definition)s, %(key)s,
-       %(partition)s, %(attributes)s::jsonb, tenuto_now(), tenuto_now(), 1, %(worker)s
+       %(partition)s, %(attributes)s::jsonb, coalesce(tenuto_time(%(begun)s::bigint), tenuto_now()),
+       coalesce(tenuto_time(%(begun)s::bigint), tenuto_now()), 1, %(worker)s
  WHERE NOT EXISTS (SELECT 1 FROM queues WHERE name = %(queue)s)
 ON CONFLICT DO NOTHING
 RETURNING id

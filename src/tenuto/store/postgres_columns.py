@@ -119,6 +119,7 @@ def begun_columns(commits: Sequence[TurnCommit]) -> dict[str, Any]:
         "attributes": Texts([json.dumps(dict(new.attributes)) if new.attributes else None for new in news]),
         "workers": Texts([None if waiting else new.worker for new, waiting in zip(news, waits, strict=True)]),
         "alarms": Integers([moment(commit.alarm) for commit, _ in pairs]),
+        "begun": Integers([new.begun_at for new in news]),
         "timers": Integers(
             [
                 len(commit.timers) if waiting and commit.alarm is not None else 0

@@ -224,7 +224,7 @@ async def _store_new(transaction: Transaction, commits: Sequence[TurnCommit]) ->
         if new.worker is None:  # with its rows, and without a turn
             made = await transaction.all("insert_run", new_run(new))
             verdicts[run_id] = _COMMITTED if made else _TAKEN
-        elif not await transaction.all("begin_run", {**new_run(new), "worker": new.worker}):
+        elif not await transaction.all("begin_run", {**new_run(new), "worker": new.worker, "begun": new.begun_at}):
             verdicts[run_id] = _TAKEN
     return verdicts
 

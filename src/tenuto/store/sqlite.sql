@@ -99,7 +99,7 @@ ON CONFLICT DO NOTHING
 -- queue that was told anything: there it must wait to be claimed, from the commit on that told it.
 INSERT INTO executions (id, type, target_name, queue, priority, ready_at, status, definition, dedup_key, partition_key,
                         attributes, created_at, started_at, epoch, lease_owner, alarm, timer_count)
-SELECT ?1, 'workflow', ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?5, ?5, 1, ?11, ?12, ?13
+SELECT ?1, 'workflow', ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?14, ?14, 1, ?11, ?12, ?13
  WHERE NOT EXISTS (SELECT 1 FROM queues WHERE name = ?3)
 ON CONFLICT DO NOTHING
 

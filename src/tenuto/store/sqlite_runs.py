@@ -100,6 +100,7 @@ def insert_begun(connection: Connection, run: NewRun, first: TurnCommit, waits: 
         None if waits else run.worker,
         first.alarm,
         len(first.timers) if waits and first.alarm is not None else 0,
+        connection.now if run.begun_at is None else run.begun_at,
     )
     return connection.count("begin_run", values) > 0
 

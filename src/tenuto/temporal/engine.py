@@ -58,7 +58,6 @@ from tenuto.temporal.schedules import Schedules
 from tenuto.temporal.settings import Address
 from tenuto.temporal.tasks import TASK, task_arguments
 from tenuto.temporal.worker import Workers
-from tenuto.twf.run import TwfWorkflow
 
 __all__ = ["TemporalEngine"]
 
@@ -98,7 +97,7 @@ class TemporalEngine:
         return name if name.startswith("workflow//") else registry.find(name, "workflow").id
 
     async def start(self, target: str, args: Sequence[Any], kwargs: Mapping[str, Any], options: StartOptions) -> str:
-        if isinstance(known := registry.get(target), TwfWorkflow):
+        if isinstance(known := registry.get(target), Workflow):
             known.accept(args, kwargs)
         call = encode_call(tuple(args), kwargs)
         asked = options.get("id")

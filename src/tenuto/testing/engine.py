@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from datetime import UTC, datetime
 from typing import Any, TypeVar, TypeVarTuple, cast, overload
 
-from tenuto.codec.rows import EncodedBatch, decode_rows
+from tenuto.codec.rows import EncodedBatch, decode_rows, is_first_input
 from tenuto.codec.values import dump, load
 from tenuto.errors import RunIdConflictError, TwfError
 from tenuto.host.effects import Effects, ending_mail, first_rows, gather
@@ -33,6 +33,7 @@ from tenuto.model.main import definition_of, run_main
 from tenuto.model.marking import startable
 from tenuto.model.options import module_function
 from tenuto.model.steps import Attempt, StepCall
+from tenuto.store.endings import SINGLES
 from tenuto.store.memory import MemoryStore
 from tenuto.store.port import CLOSED, NewRun, Outgoing, RunRecord, TurnCommit
 from tenuto.testing.live import Job, JobKey, Live
@@ -106,9 +107,9 @@ class Engine:
         self._workflows[definition.id] = definition
         rows = first_rows(self._definition(definition), call, self.now_ms)
         if not await self.store.create(NewRun(run_id, definition.id, rows)):
-            known = await self.rows(run_id)
+            singles = dict(await self.store.rows(run_id, SINGLES))
             record = await self.store.get(run_id)
-            if record is None or record.target != definition.id or known.input != call:
+            if record is None or record.target != definition.id or not is_first_input(singles, call):
                 raise RunIdConflictError(f"run id {run_id!r} belongs to another start")
             return Run(self, run_id)
         self.wake(run_id)
@@ -538,8 +539,7 @@ def _call_of(workflow: Any, args: tuple[Any, ...]) -> tuple[Workflow[..., Any], 
     if isinstance(workflow, str):
         workflow = registry.find(workflow, "workflow")
     known, args = startable(workflow, args)
-    if isinstance(known, TwfWorkflow):
-        known.accept(args, {})
+    known.accept(args, {})
     return known, encode_call(args, {})
 
 

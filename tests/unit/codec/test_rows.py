@@ -247,7 +247,7 @@ def test_any_history_comes_back_however_it_was_divided_into_batches(history: dic
         ((2, (0, 1, 5)), records.encode_entry(step(1))),
         ((3, "2a"), records.encode_mail(SIGNAL)),  # not a number of 16 digits
         ((3, "000000000000002A"), records.encode_mail(SIGNAL)),
-        ((4, 8), b""),
+        ((4, 9), b""),
         ((4, 1), b"\xff"),
         ((5, "00"), records.encode_metadata(Metadata(1, 1))),  # of no entry
         ((7, 1), b""),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -713,8 +714,11 @@ def test_continuing_as_new_clears_history_and_keeps_messages_answers_and_what_is
     assert isinstance(turn.outcome, Continued)
     assert load(turn.outcome.input) == [[1], {}]
     assert turn.batch.cleared == (1, 2, 5)
+    first = load(turn.batch.first_input)
+    assert first == sha256(dump([[], {}])).digest()
     run.apply(create(run.definition, turn.outcome.input, 1_700_000_000_500, generation=1))
     assert run.history == {}
+    assert load(run.rows.first_input) == first
     assert run.rows.updates["u"].seq == 0
     assert run.mail == [5]
     assert run.published == {"n": 0}
