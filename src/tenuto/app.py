@@ -26,6 +26,7 @@ from tenuto.errors import ConfigError, RunCancelledError, RunFailedError, RunTer
 from tenuto.host.blocking import Blocking, LoopThread
 from tenuto.host.engine import NativeEngine
 from tenuto.host.explain import Explanation
+from tenuto.host.faults import failure_text, noted, with_frames
 from tenuto.host.history import HistoryEntry
 from tenuto.host.limits import Limits
 from tenuto.host.options import Attributes, StartOptions, WorkerOptions, check_start_options
@@ -234,7 +235,11 @@ class Tenuto:
         since: datetime | None = None,
         limit: int = 100,
     ) -> AsyncIterator[RunSummary]:
-        """The runs that fit, newest first; at most `limits.page` of them. `each` does something to all."""
+        """The runs that fit, newest first; at most `limit` of them. `each` does something to all.
+
+        `status`: one that a run can have, or `open`, `closed`, `stuck`, which stand for several; another is a
+        `ValueError`.
+        """
         which = await self._filter(status, workflow, attributes, since, limit)
         for summary in await self.engine.runs(which):
             yield summary
@@ -251,6 +256,7 @@ class Tenuto:
 
         await app.each(workflow="checkout", status="failed").recover()
         """
+        RunFilter(status)  # a wrong one is said here, not when something is done to them
         return EachRun(self.engine, lambda: self._filter(status, workflow, attributes, since, 0))
 
     async def _filter(
@@ -399,9 +405,10 @@ class RunHandle(Generic[T_co]):
             case "completed":
                 return cast("T_co", load(ending.value))
             case "failed":
-                raise RunFailedError(f"run {self.id} failed") from load(ending.value)
+                error = with_frames(load(ending.value))
+                raise noted(RunFailedError(failure_text(self.id, error)), ending.notes) from error
             case "cancelled":
-                raise RunCancelledError(f"run {self.id} was cancelled")
+                raise noted(RunCancelledError(f"run {self.id} was cancelled"), ending.notes)
             case _:
                 raise RunTerminatedError(f"run {self.id} was terminated")
 
@@ -496,7 +503,7 @@ class TaskHandle(Generic[T_co]):
         ending = await self._engine.task_ending(self.id, timeout)
         if ending.status == "completed":
             return cast("T_co", load(ending.value))
-        error = load(ending.value) if ending.value else None
+        error = with_frames(load(ending.value)) if ending.value else None
         if isinstance(error, StepFailedError):
             raise error
         raise RunFailedError(f"run {self.id}, which had the key, is {ending.status}") from error

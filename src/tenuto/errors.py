@@ -9,7 +9,7 @@ exception is stored as class, arguments, attributes and causes, and rebuilt with
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Final, final
 
 __all__ = [
     "AmbiguousNameError",
@@ -84,6 +84,9 @@ __all__ = [
 ]
 
 
+NEXT: Final = "\n  next      "  # what stands in front of what to do
+
+
 class TenutoError(Exception):
     """The base of every exception Tenuto raises; never raised itself."""
 
@@ -99,7 +102,7 @@ class TenutoError(Exception):
         if self.engine is not None:
             lines.append(f"  engine    {self.engine}")
         if self.fix is not None:
-            lines.append(f"  next      {self.fix}")
+            lines.append(f"{NEXT[1:]}{self.fix}")
         return "\n".join(lines)
 
 
@@ -162,15 +165,24 @@ class _DivergenceError(CodeFault):
     asked: str
     fix_text: str
 
-    def __init__(self, location: str, recorded: str, asked: str, fix: str = "") -> None:
-        super().__init__(f"at {location or '(root)'}: history has {recorded}; the code asked for {asked}")
+    def __init__(self, location: str, recorded: str, asked: str, fix: str = "", *, raised: str = "") -> None:
+        place = location or "(root)"
+        if raised:  # class, text, file and line
+            happened = f"the code raised {raised} before it came to {place}, where history has {recorded}"
+            asked = f"nothing: it raised {raised}"
+        else:
+            happened = f"at {place}: history has {recorded}; the code asked for {asked}"
+        super().__init__(happened)
         self.location = location
         self.recorded = recorded
         self.asked = asked
         self.fix_text = fix
 
     def __str__(self) -> str:
-        return f"{super().__str__()}\n  next      {self.fix_text}" if self.fix_text else super().__str__()
+        said = super().__str__()
+        if not self.fix_text:
+            return said
+        return f"{said.partition(NEXT)[0]}{NEXT}{self.fix_text}"
 
 
 class HistoryDivergedError(_DivergenceError):
@@ -188,7 +200,10 @@ class NondeterminismError(_DivergenceError):
 
     code = "TN105"
     engine = "wrote nothing, compensated nothing, parked the run"
-    fix = "take clock, chance, I/O and set order out of the workflow's decisions"
+    fix = (
+        "take clock, chance, I/O and set order out of the workflow's decisions; behind a loop, use what it returns, "
+        "not what its iterations left in variables: those that were committed do not run again"
+    )
 
 
 class ForeignCallError(CodeFault, RuntimeError):

@@ -6,7 +6,7 @@ import asyncio
 import platform
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,9 +16,10 @@ from tenuto.cli.connect import Place, json_option, with_store
 from tenuto.cli.installation import import_seconds, installation
 from tenuto.cli.output import ago, echo_json, paint, safe, say, table
 from tenuto.errors import StuckError, TenutoError, UnsupportedError
+from tenuto.host.summaries import plain_reason
 from tenuto.model.durations import point
 from tenuto.model.ids import short_name
-from tenuto.store.port import OPEN, RunFilter, RunRecord, Store
+from tenuto.store.port import RunFilter, RunRecord, Store
 from tenuto.store.urls import shown_url
 
 __all__ = ["command"]
@@ -137,28 +138,40 @@ async def _look_inside(store: Store, report: Report) -> None:
 
 
 async def _look_at_runs(store: Store, report: Report, now: int) -> None:
-    found = {status: await store.runs(RunFilter(status=status, limit=100_000)) for status in sorted(OPEN)}
-    open_runs = [record for records in found.values() for record in records]
-    stuck = [record for record in found["parked"] if StuckError.code in (record.reason or "")]
-    parked = [record for record in found["parked"] if record not in stuck]
+    opened = await store.count(RunFilter("open"))
+    stuck = (await store.count(RunFilter("stuck"))).get("parked", 0)
+    parked = opened.get("parked", 0) - stuck
     report.runs = {
-        "open": {status: len(records) for status, records in found.items() if records},
-        "stuck": [_line(record, now) for record in stuck],
-        "parked": [_line(record, now) for record in parked],
+        "open": dict(sorted(opened.items())),
+        "counts": {"stuck": stuck, "parked": parked},
+        "stuck": [_line(record, now) for record in await store.runs(RunFilter("stuck", limit=LISTED))],
+        "parked": await _parked(store, now),
     }
     if stuck:
-        report.problems.append(f"stuck runs: {len(stuck)}; workers were lost with them again and again")
+        report.problems.append(f"stuck runs: {stuck}; workers were lost with them again and again")
     if parked:
-        report.problems.append(f"parked runs: {len(parked)}; they wait for a deploy that fits, or for `tenuto resume`")
-    claimable = [record for record in open_runs if record.status == "pending"]
-    if claimable and not report.workers:
-        report.problems.append(f"no worker is alive, and runs wait to begin: {len(claimable)}")
-    if any(record.created_at > now + CLOCK_MS for record in open_runs):
+        report.problems.append(f"parked runs: {parked}; they wait for a deploy that fits, or for `tenuto resume`")
+    if opened.get("pending") and not report.workers:
+        report.problems.append(f"no worker is alive, and runs wait to begin: {opened['pending']}")
+    if any(record.created_at > now + CLOCK_MS for record in await store.runs(RunFilter("open", limit=1))):
         report.problems.append("some runs were created in the future: the store's clock has been set back")
 
 
+async def _parked(store: Store, now: int) -> list[dict[str, str]]:
+    """Some of those that are parked and not stuck."""
+    found: list[RunRecord] = []
+    which = RunFilter("parked")
+    while len(found) < LISTED:
+        page = await store.listing(which)
+        found += [record for record in page.records if StuckError.code not in (record.reason or "")]
+        if page.after is None:
+            break
+        which = replace(which, after=page.after)
+    return [_line(record, now) for record in found[:LISTED]]
+
+
 def _line(record: RunRecord, now: int) -> dict[str, str]:
-    reason = (record.reason or "").splitlines() or [""]
+    reason = (plain_reason(record.reason) or "").splitlines() or [""]
     age = ago(point(record.created_at), point(now))
     return {"id": record.id, "workflow": short_name(record.target), "created": age, "reason": reason[0]}
 
@@ -188,7 +201,7 @@ def _print(report: Report) -> None:
         runs = report.runs.get(title, [])
         if runs:
             say()
-            rows = [(run["id"], run["workflow"], run["created"], run["reason"]) for run in runs[:LISTED]]
+            rows = [(run["id"], run["workflow"], run["created"], run["reason"]) for run in runs]
             for line in table((title.upper(), "WORKFLOW", "STARTED", "WHY"), rows):
                 say(line)
     say()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
+from tenuto.cli.faults import shown_error
 from tenuto.cli.output import cut, duration, paint, safe, shown, width_of
 from tenuto.host.history import HistoryEntry
 
@@ -95,6 +96,8 @@ def _line(name: str, names: int, entry: HistoryEntry | None, width: int) -> str:
         return name
     marks = [word for word, said in (("inserted", entry.inserted), ("supplied", entry.supplied)) if said]
     attempts = f" in {entry.attempts} attempts" if entry.attempts > 1 else ""
+    if entry.rollback is not None:
+        marks.append({"done": "undone", "failed": "undoing failed"}.get(entry.rollback.status, "being undone"))
     label = " ".join([f"{entry.status}{attempts}", *marks])
     fixed = f"{name}{' ' * (names - width_of(name))}  {safe(entry.kind):12} "
     value = _value(entry)
@@ -104,6 +107,5 @@ def _line(name: str, names: int, entry: HistoryEntry | None, width: int) -> str:
 
 def _value(entry: HistoryEntry) -> str:
     if entry.error is not None:
-        message = str(entry.error.args[0]) if entry.error.args else ""
-        return safe(f"{type(entry.error).__name__}: {message}")
+        return shown_error(entry.error)
     return "" if entry.value is None else shown(entry.value)

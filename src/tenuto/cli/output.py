@@ -22,6 +22,8 @@ from typing import Any, Final, cast
 
 import click
 
+from tenuto.codec.values import dump
+from tenuto.codec.viewing import EXACT, view, view_error
 from tenuto.errors import TenutoError
 
 __all__ = [
@@ -39,10 +41,12 @@ __all__ = [
     "shown",
     "table",
     "terminal_width",
+    "value_json",
     "when",
     "width_of",
 ]
 
+_DIGITS: Final = 40  # of an integer that are shown on one line
 _WIDTH: Final = 100  # where there is no terminal to ask
 _COLOURS: Final = {
     "completed": "green",
@@ -92,8 +96,20 @@ def cut(text: str, width: int) -> str:
 
 
 def shown(value: Any) -> str:
-    """A user's value on one line."""
-    return safe(json.dumps(plain(value), ensure_ascii=False))
+    """A value of JSON on one line; numbers of thousands of digits are shortened."""
+    return safe(json.dumps(_with_short_numbers(plain(value)), ensure_ascii=False))
+
+
+def _with_short_numbers(value: Any) -> Any:
+    if isinstance(value, dict):
+        found = cast("dict[str, Any]", value)
+        digits = found.get("$int") if len(found) == 1 else None
+        if isinstance(digits, str) and len(digits) > _DIGITS:
+            return {"$int": f"{digits[: _DIGITS // 2]}…{digits[-_DIGITS // 2 :]} ({len(digits)} digits)"}
+        return {key: _with_short_numbers(item) for key, item in found.items()}
+    if isinstance(value, list):
+        return [_with_short_numbers(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+    return value
 
 
 # --- colours
@@ -226,23 +242,33 @@ def echo_json(data: Any, *, compact: bool = False) -> None:
     click.echo(json.dumps(plain(data), indent=None if compact else 2, ensure_ascii=True))
 
 
+def value_json(value: Any) -> Any:
+    """A user's value as JSON, in the forms of stored values: `{"$object", "fields"}` and its kin."""
+    try:
+        return view(dump(value))
+    except TenutoError:
+        return plain(value)  # nothing that can be stored: what people can read of it
+
+
 def plain(value: Any) -> Any:
-    """A value as JSON has it. What JSON does not know is written so that people can read it."""
+    """What we say of runs as JSON: our own records field by field, values and errors as they are stored."""
     match value:
         case Enum():
             return plain(value.value)
-        case None | bool() | int() | str():
+        case None | bool() | str():
             return value
+        case int():
+            return value if abs(value) <= EXACT else view(dump(value))
         case float():
-            return value if math.isfinite(value) else str(value)
+            return value if math.isfinite(value) else {"$float": str(value)}
         case bytes() | bytearray():
-            return {"bytes": base64.b64encode(value).decode()}
+            return {"$bytes": base64.b64encode(value).decode()}
         case datetime() | date() | time():
             return value.isoformat().replace("+00:00", "Z")
         case timedelta():
             return value.total_seconds()
         case BaseException():
-            return {"type": type(value).__name__, "message": _message(value)}
+            return view_error(value)
         case Mapping():
             items = cast("Mapping[Any, Any]", cast("object", value)).items()
             return {key if isinstance(key, str) else str(plain(key)): plain(item) for key, item in items}

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from tenuto.cli.connect import Place, finish, json_option, run_argument, values_of, with_store
-from tenuto.cli.output import echo_json, say, shown
+from tenuto.cli.output import echo_json, say, shown, value_json
 
 __all__ = ["command"]
 
@@ -37,6 +37,6 @@ def command(place: Place, run_id: str, name: str | None, values: tuple[str, ...]
 
     answer = finish(work, place)
     if as_json:
-        echo_json(answer)
+        echo_json(value_json(answer))
     else:
-        say(shown(answer))
+        say(shown(value_json(answer)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
@@ -16,7 +17,7 @@ from tenuto.errors import StuckError
 from tenuto.host.summaries import RunSummary
 from tenuto.model.durations import milliseconds, moment, point
 from tenuto.model.ids import short_name
-from tenuto.store.port import CLOSED, OPEN, RunFilter
+from tenuto.store.port import RunFilter
 
 __all__ = ["command", "shown_status"]
 
@@ -24,7 +25,7 @@ STATUSES = (
     *("scheduled", "pending", "running", "suspended", "paused", "parked"),
     *("completed", "failed", "cancelled", "terminated", "open", "closed", "stuck"),
 )
-MOST = 10_000  # runs that are looked at to find those of a workflow named by its last part
+MOST = 10_000  # runs of a cluster that are looked at for those that fit
 STUCK = StuckError.code
 Look: TypeAlias = Callable[[Tenuto], Awaitable[tuple[list[RunSummary], datetime]]]
 
@@ -34,7 +35,7 @@ Look: TypeAlias = Callable[[Tenuto], Awaitable[tuple[list[RunSummary], datetime]
 @click.option("--workflow", help="Only of this workflow: its id, or the last part of it.")
 @duration_option("--since", help="Only those created in this time, for example 1h.")
 @click.option("--attribute", "attributes", multiple=True, metavar="NAME=VALUE", help="Only with this attribute.")
-@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True, help="At most so many.")
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="At most so many.")
 @click.option("--watch", is_flag=True, help="Go on showing them as they change, until interrupted.")
 @json_option
 @with_store
@@ -60,7 +61,8 @@ def command(
     async def look(app: Tenuto) -> tuple[list[RunSummary], datetime]:
         now = point(await app.store.now()) if place.is_native else datetime.now(UTC)
         after = None if since is None else moment(now - timedelta(milliseconds=milliseconds(since)))
-        return await find(app, status, workflow, RunFilter(None, None, after, wanted, limit)), now
+        which = RunFilter(status, None, after, wanted, limit, name=workflow)
+        return await (app.engine.runs(which) if place.is_native else _on_cluster(app, which)), now
 
     async def work() -> None:
         async with place.reading() as app:
@@ -69,28 +71,23 @@ def command(
     finish(work, place)
 
 
-async def find(app: Tenuto, status: str | None, workflow: str | None, which: RunFilter) -> list[RunSummary]:
-    """The runs that fit, newest first. A status may stand for several, a workflow be named by its last part."""
-    if status == "stuck":
-        parked = await find(app, "parked", workflow, which)
-        return [run for run in parked if shown_status(run) == "stuck"]
-    statuses = sorted({"open": OPEN, "closed": CLOSED}.get(status or "", [status]), key=str)
-    short = workflow is not None and "//" not in workflow
-    limit = MOST if short else which.limit
-    target = None if short else workflow
+async def _on_cluster(app: Tenuto, which: RunFilter) -> list[RunSummary]:
+    """The same on a cluster, whose lists know one status and whole names only."""
     found: list[RunSummary] = []
-    for one in statuses:
-        found += await app.engine.runs(RunFilter(one, target, which.since, which.attributes, limit))
-    if short:
-        found = [run for run in found if workflow in (run.workflow, short_name(run.workflow))]
-    if len(statuses) > 1:
-        found.sort(key=lambda run: run.created_at, reverse=True)
-    return found[: which.limit]
+    for status in which.statuses or (None,):
+        found += await app.engine.runs(replace(which, status=status, name=None, limit=MOST))
+    fitting = [
+        run
+        for run in found
+        if which.name in (None, run.workflow, short_name(run.workflow))
+        and (which.status != "stuck" or shown_status(run) == "stuck")
+    ]
+    return sorted(fitting, key=lambda run: run.created_at, reverse=True)[: which.limit]
 
 
 def shown_status(run: RunSummary) -> str:
     """The status as people call it: a run that lost too many workers is stuck."""
-    return "stuck" if run.status == "parked" and STUCK in _why(run) else run.status
+    return "stuck" if run.status == "parked" and STUCK in (run.reason or "") else run.status
 
 
 async def _once(app: Tenuto, look: Look, as_json: bool) -> None:
@@ -124,6 +121,9 @@ def lines_of(runs: list[RunSummary], now: datetime) -> list[str]:
 
 
 def _why(run: RunSummary) -> str:
+    if run.error is not None:
+        place = f"{run.error.location}: " if run.error.location else ""
+        return cut(f"{place}{run.error.type}: {run.error.message}", 200)
     lines = (run.reason or "").splitlines()
     return cut(lines[0], 200) if lines else ""
 

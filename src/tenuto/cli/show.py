@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -11,11 +10,13 @@ import click
 
 from tenuto.cli.connect import Place, finish, json_option, run_argument, with_store
 from tenuto.cli.drawing import draw_timeline, draw_tree
+from tenuto.cli.faults import lines_of_error, shown_error
 from tenuto.cli.output import ago, duration, echo_json, paint, safe, say, shown, terminal_width, when
 from tenuto.cli.runs import shown_status
 from tenuto.errors import UnsupportedError
 from tenuto.host.engine import NativeEngine
 from tenuto.host.looking import RunView, look
+from tenuto.host.undoing import say_failed
 from tenuto.model.ids import short_name
 
 __all__ = ["command"]
@@ -65,10 +66,15 @@ def lines_of(view: RunView, width: int, most: int | None = MOST_ENTRIES) -> Iter
         yield from _section(title, draw_tree(entries, width - 2))
     if run.completed_at is None:
         yield from _section("Why it waits", _waiting(view))
+    failed = _failed_steps(view)
+    if failed:
+        yield from _section("Failures", failed)
+    if view.explanation.rollbacks:
+        yield from _section("Undoing", _undoing(view))
     if view.published is not None:
         yield from _section("Published state", [shown(view.published)])
     if view.error is not None:
-        yield from _section("Error", _error(view.error))
+        yield from _section("Error", lines_of_error(view.error))
     elif status == "completed":
         yield from _section("Result", [shown(view.result)])
 
@@ -103,6 +109,25 @@ def _head(view: RunView) -> Iterator[str]:
             yield f"              {safe(line.strip())}"
 
 
+def _failed_steps(view: RunView) -> list[str]:
+    """Each entry that failed, with its causes; the run's own error is shown by itself."""
+    lines: list[str] = []
+    for entry in view.history:
+        if entry.error is not None and entry.error != view.error:
+            first, *rest = lines_of_error(entry.error)
+            lines += [f"{safe(entry.location)}  {first}", *(f"  {line}" for line in rest)]
+    return lines
+
+
+def _undoing(view: RunView) -> list[str]:
+    """The rollback handlers that failed."""
+    lines = [safe(say_failed(view.explanation.rollbacks, recoverable=view.summary.status == "failed"))]
+    for failed in view.explanation.rollbacks:
+        first, *rest = lines_of_error(failed.error)
+        lines += [f"{safe(failed.location)}  {first}", *(f"  {line}" for line in rest)]
+    return lines
+
+
 def _input(value: Any) -> str:
     """Arguments as a call has them."""
     if not (isinstance(value, list | tuple) and len(value) == 2):  # pyright: ignore[reportUnknownArgumentType]
@@ -123,25 +148,10 @@ def _last(view: RunView) -> datetime:
 def _waiting(view: RunView) -> list[str]:
     explanation = view.explanation
     width = max((len(operation.location) for operation in explanation.pending), default=0)
-    lines = [f"{safe(operation.location):{width}}  {safe(operation.what)}" for operation in explanation.pending]
+    lines = [f"{safe(operation.location):{width}} {safe(operation.what)}" for operation in explanation.pending]
     for operation in explanation.pending:
         if operation.error is not None:
-            message = str(operation.error).splitlines() or [""]
-            lines.append(f"{'':{width}}  {safe(f'{type(operation.error).__name__}: {message[0]}')}")
+            lines.append(f"{'':{width}} {shown_error(operation.error)}")
     if view.buffered:
         lines.append(f"signals nobody has taken yet: {', '.join(map(safe, view.buffered))}")
     return [*lines, f"wakes: {safe(explanation.wakes)}"]
-
-
-def _error(error: Any) -> list[str]:
-    if not isinstance(error, BaseException):
-        return [shown(error)]
-    lines: list[str] = []
-    cause: BaseException | None = error
-    while cause is not None:
-        text = traceback.format_exception_only(cause)
-        lines += [safe(line) for part in text for line in part.rstrip().splitlines()]
-        cause = cause.__cause__
-        if cause is not None:
-            lines.append("because of")
-    return lines

@@ -15,7 +15,7 @@ from tenuto.cli.connect import (
     values_of,
     with_store,
 )
-from tenuto.cli.output import echo_json, safe, say, shown
+from tenuto.cli.output import echo_json, safe, say, shown, value_json
 from tenuto.host.options import StartOptions
 
 __all__ = ["command"]
@@ -85,6 +85,6 @@ def command(
 
     started, status, result = finish(work, place)
     if as_json:
-        echo_json({"id": started, "status": status, **({"result": result} if wait else {})})
+        echo_json({"id": started, "status": status, **({"result": value_json(result)} if wait else {})})
     else:
-        say(shown(result) if wait else safe(started))
+        say(shown(value_json(result)) if wait else safe(started))

@@ -26,7 +26,7 @@ class HostedAttempt(Attempt):
     `owner`: a task without a run, whose details go with it.
     """
 
-    __slots__ = ("_beats", "_command", "_loop", "_owner", "_store", "_threads")
+    __slots__ = ("_beats", "_command", "_loop", "_owner", "_store", "_threads", "began")
 
     def __init__(
         self,
@@ -44,6 +44,7 @@ class HostedAttempt(Attempt):
         self._threads = threads
         self._owner = owner
         self._loop = asyncio.get_running_loop()
+        self.began = self._loop.time()
         self._beats: _Heartbeats | None = None  # once one came, or where silence has a limit
 
     def heard(self, details: bytes) -> None:

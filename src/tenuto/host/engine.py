@@ -5,17 +5,29 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, cast
 
-from tenuto.codec.rows import ERROR_KEY, OUTPUT_KEY, VERSION_KEY, RunEncoder, decode_rows, is_first_input
+from tenuto.codec.records import decode_metadata
+from tenuto.codec.rows import (
+    ERROR_KEY,
+    METADATA_PREFIX,
+    OUTPUT_KEY,
+    VERSION_KEY,
+    RunEncoder,
+    decode_rows,
+    is_first_input,
+)
 from tenuto.codec.values import dump, load
 from tenuto.errors import (
     CommitUnknownError,
+    DecodingError,
     DefinitionNotFoundError,
     EnvironmentFault,
     HookNotFoundError,
+    RecordError,
     RunClosedError,
     RunIdConflictError,
     RunNotFoundError,
@@ -32,9 +44,11 @@ from tenuto.host.limits import Limits, under_limits
 from tenuto.host.options import IfExists, StartOptions, WorkerOptions, place_in_queue
 from tenuto.host.programs import Programs, is_twf, loaded_library, pinned, version_of
 from tenuto.host.queueing import Queueing
+from tenuto.host.readable import error_or_why
 from tenuto.host.scheduling import Scheduling
 from tenuto.host.summaries import RunSummary, summary_of
 from tenuto.host.timers import open_timers
+from tenuto.host.undoing import failed_rollbacks, has_failed, say_failed
 from tenuto.host.updates import Asked
 from tenuto.host.waiters import Ending, Waiters
 from tenuto.host.watching import RunEvent, watch
@@ -211,9 +225,17 @@ class NativeEngine(Scheduling, Queueing):
         return replaced
 
     async def runs(self, which: RunFilter) -> list[RunSummary]:
-        """The runs that fit, newest first."""
-        which = replace(which, limit=min(which.limit, self.limits.page))
-        return [summary_of(record) for record in await self.store.runs(which)]
+        """The runs that fit, newest first; read page after page."""
+        found: list[RunSummary] = []
+        while len(found) < which.limit:
+            page = await self.store.listing(replace(which, limit=min(which.limit - len(found), self.limits.page)))
+            failed = [record.id for record in page.records if record.status == "failed"]
+            errors = await self.store.rows_at(failed, ERROR_KEY) if failed else {}
+            found += [summary_of(record, errors.get(record.id)) for record in page.records]
+            if page.after is None:
+                break
+            which = replace(which, after=page.after)
+        return found
 
     @under_limits
     async def send_hook(self, token: str, args: Sequence[object]) -> None:
@@ -240,15 +262,27 @@ class NativeEngine(Scheduling, Queueing):
         if ending is None:
             key = {"completed": OUTPUT_KEY, "failed": ERROR_KEY}.get(look.status)
             ending = Ending(look.status, b"" if key is None else await self._single(run_id, key))
+        if ending.status in ("failed", "cancelled"):
+            ending = ending._replace(notes=await self._undone_badly(run_id, ending.status))
         return ending
+
+    async def _undone_badly(self, run_id: str, status: str) -> tuple[str, ...]:
+        """Which rollback handlers failed, for the error of a run that ended so. Looked for in few rows first."""
+        metadata = [decode_metadata(value) for _, value in await self.store.rows(run_id, METADATA_PREFIX)]
+        if not any(map(has_failed, metadata)):
+            return ()
+        failed = failed_rollbacks(await self._rows(run_id), error_or_why)
+        return (say_failed(failed, recoverable=status == "failed"),)
 
     async def history(self, run_id: str) -> list[HistoryEntry]:
         return history_of(await self._rows(run_id))
 
     async def explain(self, run_id: str) -> Explanation:
         record = await self._record(run_id)
-        await self._programs.fetch(version_of(await self.store.rows(run_id, VERSION_KEY)), record.target)
-        return await explain(self.store, record, self.definitions)
+        with suppress(DecodingError, RecordError):  # rows that cannot be read are a cause that it names
+            await self._programs.fetch(version_of(await self.store.rows(run_id, VERSION_KEY)), record.target)
+        here = [] if self._worker is None else await self._worker.steps_of(run_id)
+        return await explain(self.store, record, self.definitions, here)
 
     def watch(self, run_id: str) -> AsyncIterator[RunEvent]:
         return watch(self.store, run_id)

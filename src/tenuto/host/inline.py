@@ -53,6 +53,14 @@ class InlineWork:
         for key in [key for key in self._under_way if key[0] == location]:
             self._under_way.pop(key).cancel()
 
+    def under_way(self) -> list[tuple[Location, int, float]]:
+        """The attempts of steps under way: where, which, and since when by the loop's clock."""
+        return [
+            (key[0], key[1], work.began)
+            for key, work in self._under_way.items()
+            if isinstance(work, _Attempt) and isinstance(work.of, RunStep)
+        ]
+
     def stop_all(self) -> None:
         for started in self._under_way.values():
             started.cancel()
@@ -77,18 +85,18 @@ class InlineWork:
 class _Attempt(HostedAttempt):
     """An attempt of a step, or of a rollback handler, as work of a run."""
 
-    __slots__ = ("_done", "_of", "task")
+    __slots__ = ("_done", "_work", "task")
 
     def __init__(self, of: InlineWork, run_id: str, command: RunStep | RunRollback, done: Told) -> None:
         super().__init__(of.store, command, run_id, of.threads)
         self.task: asyncio.Task[None] | None = None
-        self._of = of
+        self._work = of
         self._done = done
 
     async def run(self) -> None:
         command = self._command
         outcome = await self.outcome()
-        self._of.end(Done(command.location, command.attempt, outcome), self._done)
+        self._work.end(Done(command.location, command.attempt, outcome), self._done)
 
     def cancel(self) -> None:
         self.cancelled = True

@@ -1,36 +1,27 @@
 """A run as somebody looks at it: everything that is recorded of it, and why it is where it is. Reads only.
 
-Values whose classes are not loaded here, or that no key opens, are shown as such and spoil nothing else.
+Values and errors are JSON here, made without their classes; those that cannot be read are shown as such.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from tenuto.codec.rows import decode_rows
-from tenuto.codec.values import load
-from tenuto.errors import DecodingError, RunNotFoundError
+from tenuto.errors import RunNotFoundError
 from tenuto.host.definitions import Definitions
 from tenuto.host.explain import Explanation, explain
 from tenuto.host.history import HistoryEntry, history_of
+from tenuto.host.readable import error_view_or_say, view_or_say
 from tenuto.host.summaries import RunSummary, summary_of
 from tenuto.kernel.records import MailKind, Rows
 from tenuto.model.durations import point
 from tenuto.store.port import Store
 
-__all__ = ["RunView", "Unreadable", "load_or_say", "look"]
-
-
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """Stands for a value that cannot be read here."""
-
-    why: str
-
-    def __repr__(self) -> str:
-        return f"<cannot be read here: {self.why}>"
+__all__ = ["RunView", "look"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,30 +46,33 @@ async def look(store: Store, run_id: str, definitions: Definitions) -> RunView:
     if record is None:
         raise RunNotFoundError(f"there is no run {run_id!r}")
     rows, _ = decode_rows(run_id, await store.rows(run_id))
+    explanation = await explain(store, record, definitions)
+    history = history_of(rows, view_or_say, error_view_or_say)
     return RunView(
         now=point(await store.now()),
         summary=summary_of(record),
-        input=load_or_say(rows.input),
-        history=tuple(history_of(rows, load_or_say)),
-        explanation=await explain(store, record, definitions),
+        input=view_or_say(rows.input),
+        history=(*history, *_running(explanation, {entry.location for entry in history})),
+        explanation=explanation,
         published=_optional(rows.published),
         result=_optional(rows.output),
-        error=_optional(rows.error),
+        error=None if rows.error is None else error_view_or_say(rows.error),
         buffered=_buffered(rows),
         cancelled=None if rows.counters.cancel is None else rows.counters.cancel.reason or "",
     )
 
 
-def load_or_say(data: bytes) -> Any:
-    """A stored value, or what stands for one that cannot be read."""
-    try:
-        return load(data)
-    except DecodingError as error:
-        return Unreadable(str(error.args[0]) if error.args else "damaged")
+def _running(explanation: Explanation, known: Set[str]) -> Iterator[HistoryEntry]:
+    """Steps under way that nothing is recorded of yet, as entries that are open."""
+    for operation in explanation.pending:
+        if operation.location not in known and operation.since is not None:
+            yield HistoryEntry(
+                operation.location, operation.kind, "pending", operation.attempt, 0, began=operation.since
+            )
 
 
 def _optional(data: bytes | None) -> Any:
-    return None if data is None else load_or_say(data)
+    return None if data is None else view_or_say(data)
 
 
 def _buffered(rows: Rows) -> tuple[str, ...]:

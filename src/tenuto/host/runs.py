@@ -35,7 +35,7 @@ from tenuto.kernel.commands import (
     is_durable,
 )
 from tenuto.kernel.facts import Done, Fact, TimerGone, fact_of
-from tenuto.kernel.location import text
+from tenuto.kernel.location import Location, text
 from tenuto.kernel.operations import Cancelled, Completed, Continued, Err, Failed, Parked
 from tenuto.kernel.records import Mail, Rows
 from tenuto.kernel.turn import Run, Turn
@@ -222,6 +222,10 @@ class HeldRun:
     def busy(self) -> bool:
         return bool(self._work)
 
+    def under_way(self) -> list[tuple[Location, int, float]]:
+        """The attempts of its inline steps under way: where, which, and since when by the loop's clock."""
+        return self._work.under_way()
+
     def mail_arrived(self) -> None:
         self._unread = True
         self._touch()
@@ -357,6 +361,8 @@ class HeldRun:
         turn = self.run.take_turn(facts, now)
         if turn.notices:
             self.notices.extend(turn.notices)
+        if turn.goes_on:
+            self._touched = True  # once this one is committed
         return turn
 
     async def _left(self, turn: Turn, result: TurnResult | None) -> str | None:

@@ -29,7 +29,7 @@ def status_after(turn: Turn) -> str:
 
 def commit_usual(turn: Turn, lease: Lease, encoder: RunEncoder, seen: int) -> TurnCommit | None:
     """The commit of a turn that leaves steps in flight and is nothing but rows, as nearly all are; None of another."""
-    batch, commands, waiting, outcome, _ = turn
+    batch, commands, waiting, outcome, _, _ = turn
     if outcome is not None or not waiting.in_flight or (not batch.entries and batch.empty):
         return None
     for command in commands:

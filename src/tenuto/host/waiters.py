@@ -32,10 +32,11 @@ REST_TOLD: Final = 0.005  # seconds, where all who wait will be told: they may b
 
 
 class Ending(NamedTuple):
-    """How a run ended: its status, and its output or error as they are stored."""
+    """How a run ended: its status, its output or error as they are stored, and what else its end says."""
 
     status: str
     value: bytes
+    notes: tuple[str, ...] = ()
 
 
 class _Waiter:

@@ -9,6 +9,7 @@ from datetime import datetime
 from tenuto.codec.rows import decode_rows
 from tenuto.errors import RunNotFoundError
 from tenuto.host.history import history_of
+from tenuto.host.readable import error_view_or_say, view_or_say
 from tenuto.model.durations import point
 from tenuto.store.port import CLOSED, Store
 
@@ -35,7 +36,7 @@ async def watch(store: Store, run_id: str) -> AsyncIterator[RunEvent]:
             raise RunNotFoundError(f"there is no run {run_id!r}")
         now = point(await store.now())
         rows, _ = decode_rows(run_id, await store.rows(run_id))
-        for entry in history_of(rows):
+        for entry in history_of(rows, view_or_say, error_view_or_say):
             if seen.get(entry.location) != entry.status:
                 seen[entry.location] = entry.status
                 yield RunEvent(now, entry.kind, entry.location, entry.status)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
@@ -28,10 +28,11 @@ from tenuto.host.runs import HeldRun
 from tenuto.host.starts import Start, Starts
 from tenuto.host.tasks import Tasks
 from tenuto.host.timers import DueTimers, wait_at_most
+from tenuto.host.under_way import AttemptUnderWay, UnderWay
 from tenuto.host.waiters import Ending
 from tenuto.kernel.batch import Batch
 from tenuto.kernel.records import Mail
-from tenuto.store.port import Claim, Lease, NewRun, Store, TurnCommit
+from tenuto.store.port import Claim, Lease, NewRun, RunningStep, Store, TurnCommit
 
 __all__ = ["Worker"]
 
@@ -91,6 +92,7 @@ class Worker:
         self._pause = LISTEN_PAUSE
         self._until_rate = POLL  # seconds until a rate lets more begin, at most the poll
         self._timers = DueTimers(store, lambda: self._housekeeper.holds("timers"), self.poke)
+        self._under_way = UnderWay(store, lambda: self._id, self._attempts)
         self._stopping = False
         self._hurried = asyncio.Event()
         self._renewal: Renewal | None = None
@@ -121,6 +123,7 @@ class Worker:
             self._forever("sweep", self._sweep),
             self._forever("news", self._listen),
             self._forever("orphans", self._adopt),
+            self._forever("notes", self._under_way.note),
             *(self._forever(name, loop) for name, loop in self._housekeeper.loops()),
         ]
 
@@ -196,6 +199,16 @@ class Worker:
     def _room(self) -> int:
         """How many more runs may be advanced."""
         return self._concurrency - len(self._driving)
+
+    def _attempts(self) -> Iterator[AttemptUnderWay]:
+        """The inline steps under way here."""
+        for run_id in self._driving:
+            if (held := self._held.get(run_id)) is not None:
+                yield from (AttemptUnderWay(run_id, *attempt) for attempt in held.under_way())
+
+    async def steps_of(self, run_id: str) -> list[RunningStep]:
+        """The inline steps that this worker has under way for a run."""
+        return await self._under_way.steps(attempt for attempt in self._attempts() if attempt.run_id == run_id)
 
     def poke(self) -> None:
         """Something in this process was stored that may be claimed: look at once."""

@@ -18,7 +18,8 @@ from typing import Any, Final, NoReturn, TypeAlias
 
 from tenuto.errors import DecodingError, Evicted
 from tenuto.kernel.commands import Origin
-from tenuto.kernel.history import Divergence, History, Node, Recorded, describe
+from tenuto.kernel.divergence import Divergence
+from tenuto.kernel.history import History, Node, Recorded, describe, is_passed
 from tenuto.kernel.journal import Journal
 from tenuto.kernel.location import Location
 from tenuto.kernel.loop import Loop
@@ -109,7 +110,7 @@ class Core:
     def start_timer(self, deadline: int, fire: Callable[[], None]) -> Callable[[], None]:
         raise AssertionError  # Run has the sleeps
 
-    async def end_scope(self, scope: Scope, *, withdrawn: bool) -> None:
+    async def end_scope(self, scope: Scope, raised: BaseException | None) -> None:
         raise AssertionError  # Run has the scopes
 
     # --- being closed
@@ -169,6 +170,19 @@ class Core:
     def key(self, node: Node) -> str:
         """The idempotency key of what is at a place; also a task's id and a child's default id."""
         return self.origin.key(node.location)
+
+    # --- recorded facts
+
+    def look_ahead(self) -> None:
+        """Notes which recorded fact comes next, for steps that go on at once."""
+        self.next_seq = 0 if self.held else self.history.facts[self.cursor][0]
+
+    def pass_over(self, node: Node) -> None:
+        """This place and all below it count as reached (D8, `removed`): what is held of them is fed no more."""
+        self.history.reach_all(node)
+        if self.held:
+            self.held = [recorded for recorded in self.held if not is_passed(recorded)]
+            self.look_ahead()
 
     # --- issuing and settling
 

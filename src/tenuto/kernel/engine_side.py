@@ -72,6 +72,10 @@ class EngineSide(Core):
         """Cancels the run's main task."""
         raise AssertionError  # Run has the root
 
+    def root_error(self) -> BaseException | None:
+        """The exception by which the run's main task has ended, if it has."""
+        raise AssertionError  # Run has the root
+
     @property
     def run_id(self) -> str:
         return self.rows.run_id
@@ -185,16 +189,16 @@ class EngineSide(Core):
             scope.dispatches = entry.kind.iteration  # goes on counting where its checkpoint was
         return _Guard(self, scope)
 
-    async def end_scope(self, scope: Scope, *, withdrawn: bool) -> None:
+    async def end_scope(self, scope: Scope, raised: BaseException | None) -> None:
         """Cancels and awaits the scope's tasks (G6), then asks what is left over below it (D8)."""
         if self.inert:
             return
         if scope.tasks:
             await self._end_tasks(scope)
-        if withdrawn:
-            self.replay.drop_below(scope.node)
+        if isinstance(raised, asyncio.CancelledError):
+            self.pass_over(scope.node)
         elif self.left_over:
-            self.replay.left_over_below(scope.node)
+            self.replay.left_over_below(scope.node, raised)
         scope.node.prune()
 
     async def _end_tasks(self, scope: Scope) -> None:
@@ -226,8 +230,8 @@ class _Guard:
     async def __aenter__(self) -> None:
         self._token = current_scope.set(self._scope)
 
-    async def __aexit__(self, sort: type[BaseException] | None, error: object, traceback: object) -> None:
+    async def __aexit__(self, sort: object, error: BaseException | None, traceback: object) -> None:
         try:
-            await self._run.end_scope(self._scope, withdrawn=sort is asyncio.CancelledError)
+            await self._run.end_scope(self._scope, error)
         finally:
             current_scope.reset(self._token)

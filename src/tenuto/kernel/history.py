@@ -1,4 +1,4 @@
-"""The recorded entries of a run as a tree, and noticing divergence from them.
+"""The recorded entries of a run as a tree.
 
 Rules:
 
@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from tenuto.errors import HistoryDivergedError, NondeterminismError
-from tenuto.kernel.location import Location, Segment, name_of, text
+from tenuto.kernel.location import Location, Segment, text
 from tenuto.kernel.records import (
     Cancel,
     Checkpoint,
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from tenuto.kernel.pending import Pending
     from tenuto.kernel.records import Metadata
 
-__all__ = ["Divergence", "History", "Node", "Recorded", "describe"]
+__all__ = ["History", "Node", "Recorded", "describe", "is_passed"]
 
 
 class Node:
@@ -106,6 +105,13 @@ class Node:
 
 # A recorded fact: its seq, and where it belongs. An update's is its id; the cancel's the record itself.
 Recorded: TypeAlias = tuple[int, Node | str | Cancel]
+
+
+def is_passed(recorded: Recorded) -> bool:
+    """Whether a fact is skipped: its place counts as reached without being asked for."""
+    place = recorded[1]
+    return isinstance(place, Node) and place.passed
+
 
 _DELIVERED: Final = (Step, Sleep, Message, Child, Loop)
 
@@ -252,34 +258,6 @@ def _passed_by_a_loop(node: Node) -> bool:
             return True
         above = above.parent
     return False
-
-
-# --- divergence
-
-
-class Divergence:
-    """Makes the error that says what does not fit, and how to mend it."""
-
-    def __init__(self, strict: bool) -> None:
-        self.strict = strict
-
-    def at(self, node: Node, asked: str) -> HistoryDivergedError | NondeterminismError:
-        """History has something at `node`; the code asked for something else."""
-        recorded = describe(node.entry) if node.entry is not None else "nothing"
-        return self.error(node, recorded, asked)
-
-    def error(self, node: Node, recorded: str, asked: str) -> HistoryDivergedError | NondeterminismError:
-        if self.strict:
-            return NondeterminismError(node.text, recorded, asked)
-        return HistoryDivergedError(node.text, recorded, asked, self._fix(node))
-
-    def _fix(self, node: Node) -> str:
-        kind = node.entry.kind if node.entry is not None else None
-        name = name_of(node.segment)
-        if type(kind) is Patch:
-            return f'put patched("{name}") back, or deprecate_patch("{name}"); the run resumes after the deploy'
-        removed = f'removed("{name}", "{describe(node.entry, bare=True)}")'
-        return f"put it back under its old name, replace it by {removed}, or guard the change by patched(...)"
 
 
 def describe(entry: Entry | None, *, bare: bool = False) -> str:

@@ -69,8 +69,8 @@ class LoopOwner(Protocol):
         """Starts a durable timer in the current scope; gives what withdraws it."""
         ...
 
-    async def end_scope(self, scope: Scope, *, withdrawn: bool) -> None:
-        """Ends a scope whose function has ended (G6, D8)."""
+    async def end_scope(self, scope: Scope, raised: BaseException | None) -> None:
+        """Ends a scope whose function has ended, by that exception if any (G6, D8)."""
         ...
 
     def report(self, message: object) -> None: ...
@@ -192,17 +192,17 @@ class Loop(asyncio.AbstractEventLoop):
         assert isinstance(task, Task)  # noqa: S101  # made by `_start`
         task.begun = True
         current_scope.set(scope)  # in the task's own context: there is nothing to go back to
-        withdrawn = False
+        raised: BaseException | None = None
         try:
             return await coro
-        except asyncio.CancelledError:
-            withdrawn = True
-            raise
-        except BaseException:
-            self._note_failed(task)
+        except BaseException as error:
+            raised = error
+            if not isinstance(error, asyncio.CancelledError):
+                self._note_failed(task)
             raise
         finally:
-            await self._owner.end_scope(scope, withdrawn=withdrawn)
+            ended, raised = self._owner.end_scope(scope, raised), None  # a frame that keeps its error is a cycle
+            await ended
             self.forget(task)
             del task  # its error's traceback would lead back to it: then nobody would see that nobody awaits it
 

@@ -86,7 +86,7 @@ class Marks:
             word = describe(entry, bare=True)
             if word != mark.kind and not (mark.kind == "child" and word in ("detach", "send", "hook")):
                 core.diverge(node, f'removed("{mark.name}", "{mark.kind}")')
-        core.history.reach_all(node)
+        core.pass_over(node)
 
     def patch(self, patch_id: str, *, deprecate: bool) -> bool:
         core = self._core

@@ -13,12 +13,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tenuto.errors import Evicted, HistoryDivergedError, NondeterminismError
-from tenuto.kernel.history import Node, Recorded, describe
+from tenuto.kernel.history import Node, Recorded, describe, is_passed
 from tenuto.kernel.location import ROOT, Location, name_of, text
 from tenuto.kernel.records import Cancel, Child, Flag, Loop, Message, Sleep, Step
 
 if TYPE_CHECKING:
     from tenuto.kernel.engine_side import EngineSide
+    from tenuto.kernel.pending import Pending
 
 __all__ = ["Replay"]
 
@@ -26,15 +27,13 @@ __all__ = ["Replay"]
 class Replay:
     """The recorded facts of one run on their way back into its code."""
 
-    __slots__ = ("_core", "_names")
+    __slots__ = ("_core", "_excuses", "_names", "reordered")
 
     def __init__(self, core: EngineSide, names: frozenset[str] | None) -> None:
         self._core = core
         self._names = names
-
-    def _look_ahead(self) -> None:
-        core = self._core
-        core.next_seq = 0 if self._core.held else core.history.facts[core.cursor][0]
+        self._excuses: list[tuple[Pending, Pending]] = []  # of each held fact: operations it may be held for
+        self.reordered = False  # D10: the order fits by holding facts back, which strict replay would not accept
 
     # --- feeding
 
@@ -48,45 +47,47 @@ class Replay:
             if not recorded[0] or core.has_stopped():
                 return
             core.cursor += 1
-            self._look_ahead()
-            if self._passed(recorded):
+            core.look_ahead()
+            if is_passed(recorded):
                 core.journal.time = max(core.journal.time, self._at(recorded))
             elif self._issued(recorded):
                 self._deliver(recorded)
             else:
                 self._hold(recorded)
-            self._look_ahead()
+            core.look_ahead()
 
     def deliver_held(self) -> None:
         """D3: delivers held facts whose operation is issued by now, lowest `seq` first."""
         core = self._core
-        while self._core.held and core.issued and not core.has_stopped():
+        while core.held and core.issued and not core.has_stopped():
             core.issued = False
-            self._core.held = [recorded for recorded in self._core.held if not self._passed(recorded)]
-            for index, recorded in enumerate(self._core.held):
+            for index, recorded in enumerate(core.held):
                 if self._issued(recorded):
-                    del self._core.held[index]
+                    del core.held[index]
                     self._deliver(recorded)
                     core.issued = True  # others may have been issued before this look
                     break
-        self._look_ahead()
+        core.look_ahead()
 
     def _hold(self, recorded: Recorded) -> None:
         core = self._core
-        if core.divergence.strict and core.inserted_open == 0 and not self._takes_a_later_message():
-            core.fault = core.fault or self._unasked(recorded)
-            return
-        self._core.held.append(recorded)
+        if core.inserted_open == 0:
+            if core.divergence.strict:
+                if not self._takes_a_later_message():
+                    core.fault = core.fault or self._unasked(recorded)
+                    return
+            elif core.outstanding:
+                outstanding = core.outstanding
+                self._excuses.append((next(iter(outstanding)), next(reversed(outstanding))))
+            elif not self.reordered:
+                self.reordered = not self._takes_a_later_message()
+        core.held.append(recorded)
         core.next_seq = 0
 
     def _takes_a_later_message(self) -> bool:
         """Whether a receive waits for a recorded message: it may have been inserted, which an update does not say."""
         later = self._core.history.facts[self._core.cursor : -1]  # without the end mark
         return any(self._issued(recorded) for recorded in later if _is_message(recorded[1]))
-
-    def _passed(self, recorded: Recorded) -> bool:
-        place = recorded[1]
-        return isinstance(place, Node) and place.passed
 
     def _issued(self, recorded: Recorded) -> bool:
         seq, place = recorded
@@ -173,6 +174,9 @@ class Replay:
                 core.inserted_open += 1
             pending.started = core.journal.now
             begin(pending)
+        inserting = Flag.INSERTED
+        self.reordered |= not all(one.flags & inserting or other.flags & inserting for one, other in self._excuses)
+        self._excuses.clear()
 
     def _judge_left_over(self) -> None:
         core = self._core
@@ -200,31 +204,23 @@ class Replay:
         held = [place for _, place in self._core.held if isinstance(place, Node)]
         return held or list(self._core.history.due_below(self._core.history.root))
 
-    def left_over_below(self, node: Node) -> None:
-        """D8: a scope has ended by itself with something left over below it."""
+    def left_over_below(self, node: Node, raised: BaseException | None) -> None:
+        """D8: a scope has ended by itself, or by an exception, with something left over below it."""
         core = self._core
         if core.has_stopped() or not core.left_over:
             return
-        for below in core.history.due_below(node):
-            core.fault = core.divergence.error(below, describe(below.entry), f"the end of {node.text or 'the run'}")
-            return
+        below = next(core.history.due_below(node), None) or self._held_below(node)
+        if below is not None:
+            asked = f"the end of {node.text or 'the run'}"
+            core.fault = core.divergence.error(below, describe(below.entry), asked, raised)
+
+    def _held_below(self, node: Node) -> Node | None:
         for recorded in self._core.held:
             place = recorded[1]
-            if self._issued(recorded):
-                continue  # of a handle that outlives its scope: it is delivered next
-            if isinstance(place, Node) and _lies_below(place, node):
-                core.fault = core.divergence.error(place, describe(place.entry), f"the end of {node.text or 'the run'}")
-                return
-
-    def drop_below(self, node: Node) -> None:
-        """D8: a scope was withdrawn; what is left over below it goes with it."""
-        self._core.history.reach_all(node)
-        self._core.held = [
-            recorded
-            for recorded in self._core.held
-            if not (isinstance(recorded[1], Node) and _lies_below(recorded[1], node))
-        ]
-        self._look_ahead()
+            # What is issued belongs to a handle that outlives its scope: it is delivered next.
+            if isinstance(place, Node) and not self._issued(recorded) and _lies_below(place, node):
+                return place
+        return None
 
     # --- errors
 
@@ -232,16 +228,16 @@ class Replay:
         nodes = self._left_over_nodes()
         if nodes:
             node = nodes[0]
-            return self._core.divergence.error(node, describe(node.entry), self._asked())
+            return self._core.divergence.error(node, describe(node.entry), self._asked(), self._core.root_error())
         return self._unasked(self._core.held[0])
 
     def _unasked(self, recorded: Recorded) -> HistoryDivergedError | NondeterminismError:
         place = recorded[1]
         if isinstance(place, Node):
-            return self._core.divergence.error(place, describe(place.entry), self._asked())
+            return self._core.divergence.error(place, describe(place.entry), self._asked(), self._core.root_error())
         root = self._core.history.root
         what = f"update {place}" if isinstance(place, str) else "a cancel"
-        return self._core.divergence.error(root, what, self._asked())
+        return self._core.divergence.error(root, what, self._asked(), self._core.root_error())
 
     def _asked(self) -> str:
         waiting: list[str] = []

@@ -69,6 +69,7 @@ class Unwinding:
                 error = core.dump(
                     RollbackUnavailableError(f"the rollback handler of {node.text} is a closure of a trimmed iteration")
                 )
+                core.journal.notices.append(f"the rollback handler of {node.text} cannot be found")
                 self._finish(node, Rollback(0, None, core.journal.now, error))
                 continue
             if rollback is not None and rollback.retry_at is not None and rollback.retry_at > core.journal.now:
@@ -121,6 +122,8 @@ class Unwinding:
         after = fact.outcome.after_ms if isinstance(fact.outcome, Err) else None
         match judge(spec, node.text, self._attempt, error, timed_out=timed_out, after_ms=after):
             case GiveUp(error=failure):
+                # Without its text: a log must not say what an encrypted store hides (I19).
+                core.journal.notices.append(f"the rollback handler of {node.text} failed: {type(error).__name__}")
                 self._finish(node, Rollback(self._attempt, None, now, core.dump(failure)))
                 self.next()
             case Retry(after_ms=after_ms):

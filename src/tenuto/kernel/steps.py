@@ -236,6 +236,8 @@ class Steps:
         elif entry is not None and type(entry.kind) is Step:
             if open_here:
                 self._cancelled_entry(pending, entry.kind)
+            elif entry.seq and pending.flags & Flag.INSERTED:
+                core.pass_over(node)  # recorded before the code could withdraw it (D6): its fact is not asked for
         elif pending.flags & Flag.INSERTED:
             self._cancelled_entry(pending, Step(StepStatus.WAITING))
         if asked or core.inert:

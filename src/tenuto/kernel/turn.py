@@ -25,6 +25,7 @@ from tenuto.kernel.commands import CancelChild, CancelStep, Command, RunStep
 from tenuto.kernel.engine_side import EngineSide
 from tenuto.kernel.facts import CancelAsked, Done, Fact, Signal, TimerGone, UpdateAsked, fact_of
 from tenuto.kernel.history import Node
+from tenuto.kernel.insertions import Insertions
 from tenuto.kernel.location import Location
 from tenuto.kernel.operations import (
     Cancelled,
@@ -73,13 +74,18 @@ _NOTHING_AWAITED: Final = Waiting()
 
 
 class Turn(NamedTuple):
-    """What one turn did. Commit `batch` and the durable commands together, then perform the rest."""
+    """What one turn did. Commit `batch` and the durable commands together, then perform the rest.
+
+    `goes_on`: the result of an inserted step is in the batch; the next turn hands it to the code, and is to be taken
+    once this one is committed, whether facts have come or not.
+    """
 
     batch: Batch
     commands: tuple[Command, ...] = ()
     waiting: Waiting = _NOTHING_AWAITED
     outcome: Outcome | None = None
     notices: tuple[str, ...] = ()
+    goes_on: bool = False
 
 
 # Both build a named tuple in half the time that calling its class takes.
@@ -106,7 +112,7 @@ def _no_handler(name: str) -> None:
 class Run(EngineSide):
     """One run in memory: what its rows say, its code on its own loop, and the port its code calls."""
 
-    __slots__ = ("_definition", "_early", "_ending", "_main", "_outcome", "_root", "_unwinding")
+    __slots__ = ("_definition", "_early", "_ending", "_insertions", "_main", "_outcome", "_root", "_unwinding")
 
     def __init__(
         self,
@@ -121,6 +127,7 @@ class Run(EngineSide):
         self._definition = definition
         self._main = main
         self._unwinding = Unwinding(self, self.steps, find_handler)
+        self._insertions = Insertions(self, self.steps)
         self._root: asyncio.Task[Outcome] | None = None
         self._early: list[Done] = []  # of recorded tasks and children that the code has yet to reach
         self._ending: Outcome | None = None  # how the root ended, while handlers undo
@@ -170,6 +177,12 @@ class Run(EngineSide):
                 self._cancel_unstarted(facts)
                 return
             self._start()
+        if self.inserted_open and not self._is_over() and self._ending is None:
+            applied = self._insertions.apply(facts)
+            if applied is None:
+                return
+            facts = applied
+            self._rest()
         timers = self.timers.live
         for fact in facts:
             if timers:
@@ -222,7 +235,7 @@ class Run(EngineSide):
                 return
             if self.held:
                 self.replay.deliver_held()
-                if self.loop.ready:
+                if self.loop.ready or root.done():  # delivering drains: the code may have ended in it
                     continue
             if self._early and self._take_early():
                 continue
@@ -351,9 +364,13 @@ class Run(EngineSide):
     def _leave_root(self, root: asyncio.Task[Outcome]) -> None:
         """D8: the root is a scope; a cancel that was asked for withdraws it."""
         if root.cancelled() and self.counters.cancel is not None:
-            self.replay.drop_below(self.history.root)
+            self.pass_over(self.history.root)
         else:
-            self.replay.left_over_below(self.history.root)
+            self.replay.left_over_below(self.history.root, self.root_error())
+
+    def root_error(self) -> BaseException | None:
+        root = self._root
+        return root.exception() if root is not None and root.done() and not root.cancelled() else None
 
     def _root_outcome(self, root: asyncio.Task[Outcome]) -> Outcome:
         if root.cancelled():
@@ -428,7 +445,7 @@ class Run(EngineSide):
 
     def _emit(self) -> Turn:
         journal = self.journal
-        if not self.divergence.strict and not self.feeding and not self.left_over:
+        if not self.divergence.strict and not self.feeding and not self.left_over and not self.replay.reordered:
             journal.adopt(self._definition.hash)  # D10
             self.divergence.strict = True
         outcome = self._outcome
@@ -441,7 +458,9 @@ class Run(EngineSide):
         state = "rolling_back" if self._ending is not None else "running" if self.inline else "suspended"
         batch = journal.take_batch(state, alarm, busy=bool(self.inline))
         notices = journal.take_notices() if journal.notices else ()
-        return _make_turn(Turn, (batch, journal.take_commands(), self._waiting(alarm), None, notices))
+        return _make_turn(
+            Turn, (batch, journal.take_commands(), self._waiting(alarm), None, notices, bool(self.internal))
+        )
 
     def _state_after(self, outcome: Outcome) -> str:
         match outcome:
@@ -492,7 +511,7 @@ class Run(EngineSide):
         self.outstanding.clear()
         # What leads back here.
         del self.loop, self.mailbox, self.steps, self.sleeps, self.children, self.commits, self.marks, self.replay
-        del self._main, self._root, self._unwinding
+        del self._main, self._root, self._unwinding, self._insertions
 
     def key_of(self, location: Location) -> str | None:
         """The idempotency key of what is at a location, if anything is."""

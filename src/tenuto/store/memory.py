@@ -6,6 +6,7 @@ transaction; what can fail comes before the first change, so a failure leaves ev
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from tenuto.codec.records import decode_mail
@@ -25,10 +26,12 @@ from tenuto.store.port import (
     Claim,
     ClaimedTask,
     Lease,
+    Listing,
     NewRun,
     OpenTask,
     Outgoing,
     RunFilter,
+    RunningStep,
     RunRecord,
     TaskEnd,
     TurnCommit,
@@ -82,11 +85,27 @@ class MemoryStore(MemoryHousekeeping, MemoryPrograms, MemoryQueueing):
         return None if run is None else run.record()
 
     async def runs(self, which: RunFilter | None = None) -> list[RunRecord]:
-        records = [run.record() for run in self._shelf.runs.values()]
         if which is None:
-            return records
-        fitting = [record for record in reversed(records) if fits(record, which)]
-        return sorted(fitting, key=lambda record: -record.created_at)[: which.limit]
+            return [run.record() for run in self._shelf.runs.values()]
+        return (await self.listing(which)).records
+
+    async def listing(self, which: RunFilter) -> Listing:
+        fitting = [run for run in self._shelf.runs.values() if fits(run.record(), which)]
+        behind = sorted(
+            (run for run in fitting if which.after is None or (run.created_at, run.number) < which.after),
+            key=lambda run: (run.created_at, run.number),
+            reverse=True,
+        )
+        found = behind[: which.limit]
+        more = bool(found) and len(found) >= which.limit
+        return Listing([run.record() for run in found], (found[-1].created_at, found[-1].number) if more else None)
+
+    async def count(self, which: RunFilter) -> dict[str, int]:
+        return dict(Counter(run.status for run in self._shelf.runs.values() if fits(run.record(), which)))
+
+    async def rows_at(self, run_ids: Sequence[str], key: bytes) -> dict[str, bytes]:
+        tables = {run_id: self._shelf.runs[run_id].table for run_id in run_ids if run_id in self._shelf.runs}
+        return {run_id: value for run_id, table in tables.items() for row, value in table.list(key) if row == key}
 
     async def rows(self, run_id: str, prefix: bytes = b"") -> list[tuple[bytes, bytes]]:
         return self._shelf.run(run_id).table.list(prefix)
@@ -296,6 +315,22 @@ class MemoryStore(MemoryHousekeeping, MemoryPrograms, MemoryQueueing):
         self._shelf.attempt(task_id).attempt = attempts
         status = "failed" if error is not None else "completed"
         return memory_tasks.close_task(self._shelf, task_id, status, output, error)
+
+    async def holder(self, run_id: str) -> str | None:
+        run = self._shelf.runs.get(run_id)
+        return None if run is None else run.lease_owner
+
+    async def steps_under_way(self, run_id: str) -> list[RunningStep]:
+        run = self._shelf.runs.get(run_id)
+        return [] if run is None else list(run.under_way.values())
+
+    async def note_under_way(self, begun: Sequence[RunningStep], ended: Sequence[RunningStep]) -> None:
+        for step in ended:
+            if (run := self._shelf.runs.get(step.run_id)) is not None:
+                run.under_way.pop(step.location, None)
+        for step in begun:
+            if (run := self._shelf.runs.get(step.run_id)) is not None:
+                run.under_way[step.location] = step
 
     async def keep_details(self, key: str, run_id: str, details: bytes) -> None:
         run = self._shelf.runs.get(run_id)

@@ -6,6 +6,7 @@ import secrets
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from tenuto.kernel.commands import EnqueueTask
 from tenuto.kernel.records import Mail, MailKind
 from tenuto.store.housekeeping import ScheduleRecord
 from tenuto.store.limits import ANSWER_KEPT_MS, BUFFERED_MESSAGES
-from tenuto.store.port import CLOSED, NewRun, RunFilter, RunRecord
+from tenuto.store.port import CLOSED, STUCK, NewRun, RunFilter, RunningStep, RunRecord
 from tenuto.store.queues import QueueLimits, TaskState
 
 __all__ = ["Attempts", "RunState", "Shelf", "Table", "Watcher", "Worker", "checked", "fits"]
@@ -84,6 +85,7 @@ class Attempts:
     epoch: int = 0
     attempt: int = 0
     lease_owner: str | None = None
+    started_at: int | None = None  # of the attempt under way
     cancel_requested: bool = False
     holds_slot: bool = False
 
@@ -128,7 +130,9 @@ class RunState:
     alarms: dict[str, int] = field(default_factory=dict[str, int])  # the store's: alarm, reclaim, start
     timer_count: int = 0
     details: dict[str, bytes] = field(default_factory=dict[str, bytes])  # of heartbeats, by idempotency key
+    under_way: dict[str, RunningStep] = field(default_factory=dict[str, RunningStep])  # noted steps, by location
     holds_slot: bool = False  # of its queue's
+    number: int = field(default_factory=partial(next, count()))  # order within one instant
 
     @property
     def id(self) -> str:
@@ -297,11 +301,18 @@ class Shelf:
         return None
 
 
+def _ends_in(target: str, name: str) -> bool:
+    """True if a name is the last part of a definition's id."""
+    return "//" in target and target.endswith(f"/{name}")
+
+
 def fits(record: RunRecord, which: RunFilter) -> bool:
     """Whether a filter lets a run pass."""
     return (
-        (which.status is None or record.status == which.status)
+        (which.statuses is None or record.status in which.statuses)
+        and (which.status != STUCK or "TN110" in (record.reason or ""))
         and (which.target is None or record.target == which.target)
+        and (which.name is None or record.target == which.name or _ends_in(record.target, which.name))
         and (which.since is None or record.created_at >= which.since)
         and all(key in record.attributes and record.attributes[key] == value for key, value in which.attributes.items())
     )

@@ -97,6 +97,7 @@ def lease_task(shelf: Shelf, worker_id: str, task_id: str) -> ClaimedTask:
     attempts.status, attempts.lease_owner = "running", worker_id
     attempts.epoch += 1
     attempts.attempt += 1
+    attempts.started_at = shelf.clock()
     return ClaimedTask(
         task_id,
         task.target,
@@ -177,5 +178,6 @@ def open_tasks(shelf: Shelf, run_id: str) -> list[OpenTask]:
         if owner == run_id:
             at = shelf.attempt(task_id)
             place = (task.max_attempts, at.ready_at, text(task.location), at.lease_owner)
-            found.append(OpenTask(task_id, task.target, task.queue, at.status, at.attempt, *place))
+            started_at = at.started_at if at.status == "running" else None
+            found.append(OpenTask(task_id, task.target, task.queue, at.status, at.attempt, *place, started_at))
     return found

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple, Protocol, cast
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, cast
 
 from tenuto.codec.rows import EncodedBatch
 from tenuto.kernel.commands import EnqueueTask
@@ -32,15 +32,20 @@ __all__ = [
     "NEVER",
     "OPEN",
     "SCHEDULE",
+    "STATUSES",
+    "STUCK",
     "Claim",
     "ClaimedTask",
+    "Cursor",
     "Lease",
+    "Listing",
     "NewRun",
     "NewTimer",
     "OpenTask",
     "Outgoing",
     "RunFilter",
     "RunRecord",
+    "RunningStep",
     "Store",
     "TaskEnd",
     "TurnCommit",
@@ -103,15 +108,43 @@ class RunRecord(NamedTuple):
         return self.parent[0]
 
 
+# Where a list goes on: behind this run, as its store orders runs. Two numbers that mean nothing elsewhere.
+Cursor: TypeAlias = tuple[int, int]
+# What else may stand for a status: several of them, or the parked ones that lost too many workers.
+STUCK: Final = "stuck"
+STATUSES: Final = frozenset({*OPEN, *CLOSED, "open", "closed", STUCK})
+
+
 @dataclass(frozen=True, slots=True)
 class RunFilter:
-    """Which runs to list; newest first."""
+    """Which runs to list; newest first. A status nobody has is a `ValueError`: it would silently fit none."""
 
-    status: str | None = None
-    target: str | None = None
+    status: str | None = None  # one of STATUSES
+    target: str | None = None  # a definition's id
     since: int | None = None
     attributes: Mapping[str, str | int | float | bool] = field(default_factory=dict[str, "str | int | float | bool"])
     limit: int = 100
+    name: str | None = None  # a definition's id, or its last part: whatever ends so fits
+    after: Cursor | None = None
+
+    def __post_init__(self) -> None:
+        if self.status is not None and self.status not in STATUSES:
+            raise ValueError(f"status={self.status!r}: no run is ever that; it is one of {', '.join(sorted(STATUSES))}")
+
+    @property
+    def statuses(self) -> tuple[str, ...] | None:
+        """The statuses that fit; None: all."""
+        if self.status is None:
+            return None
+        several = {"open": OPEN, "closed": CLOSED, STUCK: ("parked",)}.get(self.status, (self.status,))
+        return tuple(sorted(several))
+
+
+class Listing(NamedTuple):
+    """A page of runs, and where the next one begins; None: there is no more."""
+
+    records: list[RunRecord]
+    after: Cursor | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +217,17 @@ class OpenTask:
     ready_at: int
     location: str
     worker: str | None
+    started_at: int | None = None  # of the attempt under way
+
+
+class RunningStep(NamedTuple):
+    """An attempt of an inline step that a worker has under way."""
+
+    run_id: str
+    location: str
+    attempt: int
+    since: int | None  # by the store's clock
+    worker: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,6 +378,18 @@ class Store(Housekeeping, Programs, Queueing, Protocol):
         """All runs, oldest first; with a filter those that fit, newest first."""
         ...
 
+    async def listing(self, which: RunFilter) -> Listing:
+        """A page of the runs that fit, newest first. What is there from the first page to the last comes once."""
+        ...
+
+    async def count(self, which: RunFilter) -> dict[str, int]:
+        """How many runs fit, by status."""
+        ...
+
+    async def rows_at(self, run_ids: Sequence[str], key: bytes) -> dict[str, bytes]:
+        """The row under one key of several runs, in one look; those without it are left out."""
+        ...
+
     async def rows(self, run_id: str, prefix: bytes = b"") -> list[tuple[bytes, bytes]]:
         """The rows whose key starts with a prefix, in byte order."""
         ...
@@ -389,6 +445,18 @@ class Store(Housekeeping, Programs, Queueing, Protocol):
 
     async def open_tasks(self, run_id: str) -> list[OpenTask]:
         """The tasks a run has queued that have not ended, oldest first."""
+        ...
+
+    async def holder(self, run_id: str) -> str | None:
+        """The worker that has the lease of a run, alive or not."""
+        ...
+
+    async def steps_under_way(self, run_id: str) -> list[RunningStep]:
+        """The steps of a run that were noted as under way. A worker that was lost takes back none of its notes."""
+        ...
+
+    async def note_under_way(self, begun: Sequence[RunningStep], ended: Sequence[RunningStep]) -> None:
+        """Notes steps that have been under way for a while, for those who look, and takes back those that ended."""
         ...
 
     async def live_workers(self) -> list[WorkerRecord]:

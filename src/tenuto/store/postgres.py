@@ -24,10 +24,12 @@ from tenuto.store.port import (
     Claim,
     ClaimedTask,
     Lease,
+    Listing,
     NewRun,
     OpenTask,
     Outgoing,
     RunFilter,
+    RunningStep,
     RunRecord,
     TaskEnd,
     TurnCommit,
@@ -42,6 +44,7 @@ from tenuto.store.postgres_programs import PostgresPrograms
 from tenuto.store.postgres_queues import PostgresQueueing
 from tenuto.store.postgres_schema import KNOWN_VERSION, migrate, require_schema
 from tenuto.store.run_rows import worker_of_columns
+from tenuto.store.under_way import prefix_of, step_of
 
 __all__ = ["PostgresStore"]
 
@@ -147,6 +150,15 @@ class PostgresStore(PostgresHousekeeping, PostgresPrograms, PostgresQueueing):
     async def runs(self, which: RunFilter | None = None) -> list[RunRecord]:
         return await self._here(lambda: postgres_runs.find(self._database, which))
 
+    async def listing(self, which: RunFilter) -> Listing:
+        return await self._here(lambda: postgres_runs.listing(self._database, which))
+
+    async def count(self, which: RunFilter) -> dict[str, int]:
+        return await self._here(lambda: postgres_runs.count(self._database, which))
+
+    async def rows_at(self, run_ids: Sequence[str], key: bytes) -> dict[str, bytes]:
+        return await self._here(lambda: postgres_runs.rows_at(self._database, run_ids, key))
+
     async def rows(self, run_id: str, prefix: bytes = b"") -> list[tuple[bytes, bytes]]:
         if not prefix:
             return await self._here(lambda: postgres_runs.rows(self._database, run_id))
@@ -203,6 +215,18 @@ class PostgresStore(PostgresHousekeeping, PostgresPrograms, PostgresQueueing):
     async def open_tasks(self, run_id: str) -> list[OpenTask]:
         found = await self._here(lambda: self._database.read("tasks_of", {"run": run_id}))
         return [OpenTask(*row) for row in found]
+
+    async def holder(self, run_id: str) -> str | None:
+        found = await self._here(lambda: self._database.read("holder", {"run": run_id}))
+        return found[0][0] if found else None
+
+    async def steps_under_way(self, run_id: str) -> list[RunningStep]:
+        values = {"run": run_id, "prefix": prefix_of(run_id)}
+        found = await self._here(lambda: self._database.read("steps_under_way", values))
+        return [step for (details,) in found if (step := step_of(bytes(details))) is not None]
+
+    async def note_under_way(self, begun: Sequence[RunningStep], ended: Sequence[RunningStep]) -> None:
+        await self._here(lambda: postgres_workers.note_under_way(self._database, begun, ended))
 
     async def live_workers(self) -> list[WorkerRecord]:
         return [worker_of_columns(row) for row in await self._here(lambda: self._database.read("live_workers"))]

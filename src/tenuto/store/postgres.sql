@@ -178,16 +178,39 @@ SELECT id, target_name, status, epoch, tenuto_ms(alarm), reason, started_by, sta
        queue, run_no, tenuto_ms(created_at), tenuto_ms(started_at), tenuto_ms(completed_at), attributes
   FROM executions WHERE type = 'workflow' ORDER BY created_at, created_no
 
--- find_runs: newest first; a filter that is null lets everything pass.
+-- find_runs: newest first, behind a cursor; a filter that is null lets everything pass. What ends in a name has it as the
+-- last part of its id. Stuck: the reason, which the store itself gave, has that code. Cursors are in microseconds.
 SELECT id, target_name, status, epoch, tenuto_ms(alarm), reason, started_by, started_op, parent_workflow_id, definition,
-       queue, run_no, tenuto_ms(created_at), tenuto_ms(started_at), tenuto_ms(completed_at), attributes
+       queue, run_no, tenuto_ms(created_at), tenuto_ms(started_at), tenuto_ms(completed_at), attributes,
+       (extract(epoch FROM created_at) * 1000000)::bigint, created_no
   FROM executions
  WHERE type = 'workflow'
-   AND (%(status)s::text IS NULL OR status = %(status)s)
+   AND (%(statuses)s::text[] IS NULL OR status = ANY (%(statuses)s::text[]))
+   AND (NOT %(stuck)s::boolean OR strpos(coalesce(reason, ''), 'TN110') > 0)
    AND (%(target)s::text IS NULL OR target_name = %(target)s)
+   AND (%(name)s::text IS NULL OR target_name = %(name)s
+        OR (strpos(target_name, '//') > 0 AND right(target_name, length(%(name)s) + 1) = '/' || %(name)s))
    AND (%(since)s::bigint IS NULL OR created_at >= tenuto_time(%(since)s))
    AND (%(attributes)s::jsonb = '{}' OR attributes @> %(attributes)s::jsonb)
+   AND (%(after_at)s::bigint IS NULL
+        OR (created_at, created_no) < (timestamptz 'epoch' + %(after_at)s * interval '1 microsecond', %(after_no)s::bigint))
  ORDER BY created_at DESC, created_no DESC LIMIT %(limit)s
+
+-- count_runs: how many fit, by status.
+SELECT status, count(*) FROM executions
+ WHERE type = 'workflow'
+   AND (%(statuses)s::text[] IS NULL OR status = ANY (%(statuses)s::text[]))
+   AND (NOT %(stuck)s::boolean OR strpos(coalesce(reason, ''), 'TN110') > 0)
+   AND (%(target)s::text IS NULL OR target_name = %(target)s)
+   AND (%(name)s::text IS NULL OR target_name = %(name)s
+        OR (strpos(target_name, '//') > 0 AND right(target_name, length(%(name)s) + 1) = '/' || %(name)s))
+   AND (%(since)s::bigint IS NULL OR created_at >= tenuto_time(%(since)s))
+   AND (%(attributes)s::jsonb = '{}' OR attributes @> %(attributes)s::jsonb)
+ GROUP BY status
+
+-- rows_at: the row under one key of several runs.
+SELECT workflow_id, value FROM workflow_execution_context
+ WHERE workflow_id = ANY (%(ids)s::text[]) AND key = %(key)s
 
 -- all_rows: everything of a run, in byte order.
 SELECT key, value FROM workflow_execution_context WHERE workflow_id = %(id)s ORDER BY key
@@ -765,6 +788,23 @@ ON CONFLICT (key) DO UPDATE SET details = excluded.details, at = excluded.at
 -- get_details: for the next attempt. They go with their run.
 SELECT details FROM step_details WHERE key = %(key)s
 
+-- note_under_way: inline steps that have been under way for a while, for those who look. They go with their run.
+INSERT INTO step_details (key, workflow_id, details, at)
+SELECT s.key, s.run, s.details, tenuto_now()
+  FROM unnest(%(keys)s::text[], %(runs)s::text[], %(details)s::bytea[]) AS s (key, run, details)
+ WHERE EXISTS (SELECT 1 FROM executions WHERE id = s.run) ORDER BY s.key
+ON CONFLICT (key) DO UPDATE SET details = excluded.details, at = excluded.at
+
+-- forget_under_way: those that have ended.
+DELETE FROM step_details WHERE key = ANY (%(keys)s::text[])
+
+-- steps_under_way: what was noted of a run's steps, and not its heartbeats.
+SELECT details FROM step_details
+ WHERE workflow_id = %(run)s AND starts_with(key, %(prefix)s::text) ORDER BY key
+
+-- holder: who has the lease of a run.
+SELECT lease_owner FROM executions WHERE id = %(run)s AND type = 'workflow'
+
 -- lock_followed: a run that is to be followed. The lock waits for one that is just closing: it has read its followers.
 SELECT status, parent_workflow_id, parent_op FROM executions WHERE id = %(id)s FOR NO KEY UPDATE
 
@@ -814,7 +854,8 @@ SELECT 'start:' || id, tenuto_time(%(at)s), id, 'start', tenuto_now() FROM kept
 ON CONFLICT (id) DO UPDATE SET fire_at = excluded.fire_at RETURNING workflow_id
 
 -- tasks_of: the open tasks of a run, for those who ask why it waits.
-SELECT id, target_name, queue, status, attempt, max_attempts, tenuto_ms(ready_at), coalesce(parent_op, ''), lease_owner
+SELECT id, target_name, queue, status, attempt, max_attempts, tenuto_ms(ready_at), coalesce(parent_op, ''), lease_owner,
+       CASE WHEN status = 'running' THEN tenuto_ms(started_at) END
   FROM executions
  WHERE parent_workflow_id = %(run)s AND type = 'task' AND target_name <> 'builtin.resume_workflow'
    AND status IN ('scheduled', 'pending', 'running')
@@ -1294,8 +1335,11 @@ SELECT id FROM executions WHERE lease_owner = %(worker)s AND type = 'task' AND c
 -- page_runs: a page of the runs that fit a filter, by id: the order does not change while they do.
 SELECT id, status FROM executions
  WHERE type = 'workflow' AND id > %(after)s AND created_at < tenuto_time(%(until)s + 1)
-   AND (%(status)s::text IS NULL OR status = %(status)s)
+   AND (%(statuses)s::text[] IS NULL OR status = ANY (%(statuses)s::text[]))
+   AND (NOT %(stuck)s::boolean OR strpos(coalesce(reason, ''), 'TN110') > 0)
    AND (%(target)s::text IS NULL OR target_name = %(target)s)
+   AND (%(name)s::text IS NULL OR target_name = %(name)s
+        OR (strpos(target_name, '//') > 0 AND right(target_name, length(%(name)s) + 1) = '/' || %(name)s))
    AND (%(since)s::bigint IS NULL OR created_at >= tenuto_time(%(since)s))
    AND (%(attributes)s::jsonb = '{}' OR attributes @> %(attributes)s::jsonb)
  ORDER BY id LIMIT %(limit)s

@@ -6,12 +6,12 @@ LOCKED, and leases. Nobody else takes a slot of these queues until it commits; g
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tenuto.kernel.commands import EnqueueTask
 from tenuto.store.changes import Changes
+from tenuto.store.listing import filter_values
 from tenuto.store.port import ClaimedTask, RunFilter
 from tenuto.store.postgres_connection import Database, Row, Transaction
 from tenuto.store.postgres_mail import lock
@@ -124,15 +124,7 @@ class PostgresQueueing:
         return claimed
 
     async def page(self, which: RunFilter, after: str, until: int) -> list[tuple[str, str]]:
-        values = {
-            "status": which.status,
-            "target": which.target,
-            "since": which.since,
-            "attributes": json.dumps(dict(which.attributes)),
-            "limit": which.limit,
-            "after": after,
-            "until": until,
-        }
+        values = {**filter_values(which), "limit": which.limit, "after": after, "until": until}
         found = await self._here(lambda: self._database.read("page_runs", values))
         return [(run_id, status) for run_id, status in found]
 

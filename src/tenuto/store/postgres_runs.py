@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 
 from tenuto.errors import RunNotFoundError
 from tenuto.store.endings import terminated_child
-from tenuto.store.port import NEVER, Claim, Lease, NewRun, RunFilter, RunRecord
+from tenuto.store.listing import filter_values, list_values
+from tenuto.store.port import NEVER, Claim, Lease, Listing, NewRun, RunFilter, RunRecord
 from tenuto.store.postgres_arrays import Blobs, Texts
 from tenuto.store.postgres_connection import Database, Row, Transaction
 from tenuto.store.postgres_mail import cancel_children, close_runs, lock, tell_end, wake
@@ -18,10 +19,12 @@ __all__ = [
     "claim_one",
     "claim_runs",
     "claims_of",
+    "count",
     "delete",
     "find",
     "get_all",
     "leased",
+    "listing",
     "new_run",
     "open_hook",
     "pause",
@@ -29,6 +32,7 @@ __all__ = [
     "release",
     "require",
     "rows",
+    "rows_at",
     "rows_of",
     "terminate",
     "wake_open",
@@ -80,14 +84,22 @@ async def require(database: Database, run_id: str) -> None:
 async def find(database: Database, which: RunFilter | None) -> list[RunRecord]:
     if which is None:
         return [record_of(row) for row in await database.read("all_runs")]
-    values = {
-        "status": which.status,
-        "target": which.target,
-        "since": which.since,
-        "attributes": json.dumps(dict(which.attributes)),
-        "limit": which.limit,
-    }
-    return [record_of(row) for row in await database.read("find_runs", values)]
+    return [record_of(row) for row in await database.read("find_runs", list_values(which))]
+
+
+async def listing(database: Database, which: RunFilter) -> Listing:
+    found = await database.read("find_runs", list_values(which))
+    more = bool(found) and len(found) >= which.limit
+    return Listing([record_of(row) for row in found], (found[-1][16], found[-1][17]) if more else None)
+
+
+async def count(database: Database, which: RunFilter) -> dict[str, int]:
+    return {status: number for status, number in await database.read("count_runs", filter_values(which))}
+
+
+async def rows_at(database: Database, run_ids: Sequence[str], key: bytes) -> dict[str, bytes]:
+    found = await database.read("rows_at", {"ids": Texts(run_ids), "key": key})
+    return {run_id: bytes(value) for run_id, value in found}
 
 
 async def rows(database: Database, run_id: str) -> list[tuple[bytes, bytes]]:

@@ -18,12 +18,14 @@ import psycopg
 from tenuto.errors import StoreUnavailableError
 from tenuto.store.endings import interrupted_task, reclaim_delay_ms, retry_delay_ms, stuck
 from tenuto.store.limits import ANSWER_KEPT_MS
-from tenuto.store.port import TaskEnd
+from tenuto.store.port import RunningStep, TaskEnd
+from tenuto.store.postgres_arrays import Blobs, Texts
 from tenuto.store.postgres_connection import STATEMENTS, Database, Row, Transaction
 from tenuto.store.postgres_mail import wake
 from tenuto.store.postgres_tasks import end_task
+from tenuto.store.under_way import details_of, key_of
 
-__all__ = ["Heartbeat", "deregister", "give_back_tasks", "register", "sweep", "wake_untimed"]
+__all__ = ["Heartbeat", "deregister", "give_back_tasks", "note_under_way", "register", "sweep", "wake_untimed"]
 
 SLICE: Final = 1_000
 
@@ -214,3 +216,15 @@ async def wake_untimed(database: Database, after: str) -> str:
     if missing:
         await database.write("wake", {"runs": missing})
     return cast("str", found[-1][0]) if len(found) == SLICE else ""
+
+
+async def note_under_way(database: Database, begun: Sequence[RunningStep], ended: Sequence[RunningStep]) -> None:
+    if ended:
+        await database.write("forget_under_way", {"keys": [key_of(step) for step in ended]})
+    if begun:
+        values = {
+            "keys": Texts([key_of(step) for step in begun]),
+            "runs": Texts([step.run_id for step in begun]),
+            "details": Blobs([details_of(step).encode() for step in begun]),
+        }
+        await database.write("note_under_way", values)

@@ -45,6 +45,7 @@ from tenuto.store.housekeeping import DueSchedule, Fired, Firing, ScheduleRecord
 from tenuto.store.port import (
     Claim,
     ClaimedTask,
+    Listing,
     NewRun,
     Outgoing,
     RunFilter,
@@ -83,6 +84,7 @@ PASSED: Final = frozenset(
         "clock",
         "close",
         "commits_at_once",
+        "count",
         "defined",
         "delete",
         "delete_expired",
@@ -92,6 +94,7 @@ PASSED: Final = frozenset(
         "fire_timers",
         "flagged_tasks",
         "heartbeat",
+        "holder",
         "hook_owner",
         "identity",
         "keep_program",
@@ -99,6 +102,7 @@ PASSED: Final = frozenset(
         "limit_messages",
         "limited",
         "live_workers",
+        "note_under_way",
         "now",
         "open_hook",
         "open_tasks",
@@ -114,6 +118,7 @@ PASSED: Final = frozenset(
         "schema",
         "set_queue",
         "set_schedule",
+        "steps_under_way",
         "sweep",
         "sync",
         "take_background",
@@ -252,6 +257,21 @@ class SealedStore:
 
     async def leased(self, worker_id: str) -> list[Claim]:
         return [self._opened_claim(claim) for claim in await self._store.leased(worker_id)]
+
+    async def listing(self, which: RunFilter) -> Listing:
+        found = await self._store.listing(which)
+        return found._replace(records=[self._opened_record(record) for record in found.records])
+
+    async def rows_at(self, run_ids: Sequence[str], key: bytes) -> dict[str, bytes]:
+        """What cannot be opened is left as it is: it concerns its own run only."""
+        found = await self._store.rows_at(run_ids, key)
+        return {run_id: self._opened_or_not(run_id, key, value) for run_id, value in found.items()}
+
+    def _opened_or_not(self, run_id: str, key: bytes, value: bytes) -> bytes:
+        try:
+            return self._open(value, "row", run_id, key)
+        except DecodingError:
+            return value
 
     async def rows(self, run_id: str, prefix: bytes = b"") -> list[tuple[bytes, bytes]]:
         return [self._opened_row(run_id, row) for row in await self._store.rows(run_id, prefix)]

@@ -22,10 +22,12 @@ from tenuto.store.port import (
     Claim,
     ClaimedTask,
     Lease,
+    Listing,
     NewRun,
     OpenTask,
     Outgoing,
     RunFilter,
+    RunningStep,
     RunRecord,
     TaskEnd,
     TurnCommit,
@@ -39,6 +41,7 @@ from tenuto.store.sqlite_mail import listed
 from tenuto.store.sqlite_programs import SqlitePrograms
 from tenuto.store.sqlite_queues import SqliteQueueing
 from tenuto.store.sqlite_turns import COMMITTED_KEPT
+from tenuto.store.under_way import prefix_of, step_of
 from tenuto.store.writer import Reader, Writer
 
 __all__ = ["SqliteStore"]
@@ -169,6 +172,15 @@ class SqliteStore(SqliteHousekeeping, SqlitePrograms, SqliteQueueing):
     async def runs(self, which: RunFilter | None = None) -> list[RunRecord]:
         return await self._read(lambda connection: sqlite_runs.find(connection, which))
 
+    async def listing(self, which: RunFilter) -> Listing:
+        return await self._read(lambda connection: sqlite_runs.listing(connection, which))
+
+    async def count(self, which: RunFilter) -> dict[str, int]:
+        return await self._read(lambda connection: sqlite_runs.count(connection, which))
+
+    async def rows_at(self, run_ids: Sequence[str], key: bytes) -> dict[str, bytes]:
+        return await self._read(lambda connection: sqlite_runs.rows_at(connection, run_ids, key))
+
     async def rows(self, run_id: str, prefix: bytes = b"") -> list[tuple[bytes, bytes]]:
         return await self._read(lambda connection: sqlite_runs.rows(connection, run_id, prefix))
 
@@ -209,6 +221,18 @@ class SqliteStore(SqliteHousekeeping, SqlitePrograms, SqliteQueueing):
     async def open_tasks(self, run_id: str) -> list[OpenTask]:
         found = await self._read(lambda connection: connection.all("tasks_of", {"run": run_id}))
         return [OpenTask(*row) for row in found]
+
+    async def holder(self, run_id: str) -> str | None:
+        row = await self._read(lambda connection: connection.one("holder", {"run": run_id}))
+        return None if row is None else row[0]
+
+    async def steps_under_way(self, run_id: str) -> list[RunningStep]:
+        values = {"run": run_id, "prefix": prefix_of(run_id)}
+        found = await self._read(lambda connection: connection.all("steps_under_way", values))
+        return [step for (details,) in found if (step := step_of(details)) is not None]
+
+    async def note_under_way(self, begun: Sequence[RunningStep], ended: Sequence[RunningStep]) -> None:
+        await self._write(lambda connection: sqlite_workers.note_under_way(connection, begun, ended))
 
     async def live_workers(self) -> list[WorkerRecord]:
         return [worker_of_columns(row) for row in await self._read(lambda connection: connection.all("live_workers"))]

@@ -136,19 +136,43 @@ SELECT id, target_name, status, epoch, alarm, reason, started_by, started_op, pa
        run_no, created_at, started_at, completed_at, attributes
   FROM executions WHERE type = 'workflow' ORDER BY created_at, rowid
 
--- find_runs: newest first; a filter that is null lets everything pass.
+-- find_runs: newest first, behind a cursor; a filter that is null lets everything pass. What ends in a name has it as the
+-- last part of its id. Stuck: the reason, which the store itself gave, has that code.
 -- Attributes: none that was asked for may be missing or different.
 SELECT id, target_name, status, epoch, alarm, reason, started_by, started_op, parent_workflow_id, definition, queue,
-       run_no, created_at, started_at, completed_at, attributes
+       run_no, created_at, started_at, completed_at, attributes, rowid
   FROM executions e
  WHERE type = 'workflow'
-   AND (:status IS NULL OR status = :status)
+   AND (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
+   AND (NOT :stuck OR instr(coalesce(reason, ''), 'TN110') > 0)
    AND (:target IS NULL OR target_name = :target)
+   AND (:name IS NULL OR target_name = :name
+        OR (instr(target_name, '//') > 0 AND substr(target_name, -1 - length(:name)) = '/' || :name))
    AND (:since IS NULL OR created_at >= :since)
    AND NOT EXISTS (SELECT 1 FROM json_each(:attributes) a
                     WHERE NOT EXISTS (SELECT 1 FROM json_each(e.attributes) b
                                        WHERE b.key = a.key AND b.atom = a.atom))
+   AND created_at <= coalesce(:after_at, 9223372036854775807)
+   AND (:after_at IS NULL OR created_at < :after_at OR rowid < :after_no)
  ORDER BY created_at DESC, rowid DESC LIMIT :limit
+
+-- count_runs: how many fit, by status.
+SELECT status, count(*) FROM executions e
+ WHERE type = 'workflow'
+   AND (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
+   AND (NOT :stuck OR instr(coalesce(reason, ''), 'TN110') > 0)
+   AND (:target IS NULL OR target_name = :target)
+   AND (:name IS NULL OR target_name = :name
+        OR (instr(target_name, '//') > 0 AND substr(target_name, -1 - length(:name)) = '/' || :name))
+   AND (:since IS NULL OR created_at >= :since)
+   AND NOT EXISTS (SELECT 1 FROM json_each(:attributes) a
+                    WHERE NOT EXISTS (SELECT 1 FROM json_each(e.attributes) b
+                                       WHERE b.key = a.key AND b.atom = a.atom))
+ GROUP BY status
+
+-- rows_at: the row under one key of several runs.
+SELECT c.workflow_id, c.value
+  FROM json_each(:ids) r CROSS JOIN workflow_execution_context c ON c.workflow_id = r.value AND c.key = :key
 
 -- all_rows: everything of a run, in byte order.
 SELECT key, value FROM workflow_execution_context WHERE workflow_id = :id ORDER BY key
@@ -475,6 +499,21 @@ ON CONFLICT (key) DO UPDATE SET details = excluded.details, at = excluded.at
 -- get_details: for the next attempt. They go with their run.
 SELECT details FROM step_details WHERE key = :key
 
+-- note_under_way: inline steps that have been under way for a while, for those who look. They go with their run.
+INSERT INTO step_details (key, workflow_id, details, at)
+SELECT s.value ->> 0, s.value ->> 1, CAST(s.value ->> 2 AS BLOB), tenuto_now() FROM json_each(:steps) s
+ WHERE EXISTS (SELECT 1 FROM executions WHERE id = s.value ->> 1)
+ON CONFLICT (key) DO UPDATE SET details = excluded.details, at = excluded.at
+
+-- forget_under_way: those that have ended.
+DELETE FROM step_details WHERE key IN (SELECT value FROM json_each(:keys))
+
+-- steps_under_way: what was noted of a run's steps, and not its heartbeats.
+SELECT details FROM step_details WHERE workflow_id = :run AND substr(key, 1, length(:prefix)) = :prefix ORDER BY key
+
+-- holder: who has the lease of a run.
+SELECT lease_owner FROM executions WHERE id = :run AND type = 'workflow'
+
 -- insert_watcher: a task whose key is taken, or a run that attaches, follows the execution that is there.
 INSERT INTO watchers (target_id, workflow_id, op, task_id) VALUES (:target, :run, :op, :task) ON CONFLICT DO NOTHING
 
@@ -499,7 +538,8 @@ SELECT id FROM executions
    AND status IN ('scheduled', 'pending', 'running')
 
 -- tasks_of: the open tasks of a run, for those who ask why it waits.
-SELECT id, target_name, queue, status, attempt, max_attempts, ready_at, coalesce(parent_op, ''), lease_owner
+SELECT id, target_name, queue, status, attempt, max_attempts, ready_at, coalesce(parent_op, ''), lease_owner,
+       CASE WHEN status = 'running' THEN started_at END
   FROM executions
  WHERE parent_workflow_id = :run AND +type = 'task' AND target_name <> 'builtin.resume_workflow'
    AND status IN ('scheduled', 'pending', 'running')
@@ -835,8 +875,11 @@ SELECT id FROM executions WHERE lease_owner = :worker AND +type = 'task' AND can
 -- page_runs: a page of the runs that fit a filter, by id: the order does not change while they do.
 SELECT id, status FROM executions e
  WHERE +type = 'workflow' AND id > :after AND created_at <= :until
-   AND (:status IS NULL OR status = :status)
+   AND (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
+   AND (NOT :stuck OR instr(coalesce(reason, ''), 'TN110') > 0)
    AND (:target IS NULL OR target_name = :target)
+   AND (:name IS NULL OR target_name = :name
+        OR (instr(target_name, '//') > 0 AND substr(target_name, -1 - length(:name)) = '/' || :name))
    AND (:since IS NULL OR created_at >= :since)
    AND NOT EXISTS (SELECT 1 FROM json_each(:attributes) a
                     WHERE NOT EXISTS (SELECT 1 FROM json_each(e.attributes) b

@@ -5,11 +5,11 @@ Every write transaction is alone in the file, so what is counted in one statemen
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from tenuto.kernel.commands import EnqueueTask
+from tenuto.store import sqlite_runs
 from tenuto.store.connection import Connection, Settings
 from tenuto.store.port import RunFilter
 from tenuto.store.queues import (
@@ -108,17 +108,7 @@ class SqliteQueueing:
         return await self._write(lambda connection: _claim(connection, worker_id, known, queues, here, room))
 
     async def page(self, which: RunFilter, after: str, until: int) -> list[tuple[str, str]]:
-        values = {
-            "status": which.status,
-            "target": which.target,
-            "since": which.since,
-            "attributes": json.dumps(dict(which.attributes)),
-            "limit": which.limit,
-            "after": after,
-            "until": until,
-        }
-        found = await self._read(lambda connection: connection.all("page_runs", values))
-        return [(run_id, status) for run_id, status in found]
+        return await self._read(lambda connection: sqlite_runs.page(connection, which, after, until))
 
 
 def _cancel(connection: Connection, task_id: str) -> bool:

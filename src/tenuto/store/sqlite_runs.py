@@ -12,13 +12,15 @@ from tenuto.errors import RunNotFoundError
 from tenuto.kernel.records import Mail
 from tenuto.store.connection import Connection, Row
 from tenuto.store.endings import terminated_child
-from tenuto.store.port import NEVER, Claim, Lease, NewRun, RunFilter, RunRecord, TurnCommit
+from tenuto.store.listing import filter_values, list_values
+from tenuto.store.port import NEVER, Claim, Lease, Listing, NewRun, RunFilter, RunRecord, TurnCommit
 from tenuto.store.run_rows import record_of_columns
 from tenuto.store.sqlite_mail import cancel_children, empty_closed, listed, send, tell_end, wake
 
 __all__ = [
     "claim_one",
     "claim_runs",
+    "count",
     "create",
     "delete",
     "find",
@@ -27,13 +29,16 @@ __all__ = [
     "insert_run",
     "lease",
     "leased",
+    "listing",
     "open_hook",
+    "page",
     "pause",
     "put_rows",
     "ready",
     "record_of",
     "release",
     "rows",
+    "rows_at",
     "rows_of",
     "signal_and_claim",
     "terminate",
@@ -125,14 +130,31 @@ def get(connection: Connection, run_id: str) -> RunRecord | None:
 def find(connection: Connection, which: RunFilter | None) -> list[RunRecord]:
     if which is None:
         return [record_of(row) for row in connection.all("all_runs")]
-    values = {
-        "status": which.status,
-        "target": which.target,
-        "since": which.since,
-        "attributes": json.dumps(dict(which.attributes)),
-        "limit": which.limit,
-    }
-    return [record_of(row) for row in connection.all("find_runs", values)]
+    return [record_of(row) for row in connection.all("find_runs", _of_sqlite(list_values(which)))]
+
+
+def listing(connection: Connection, which: RunFilter) -> Listing:
+    found = connection.all("find_runs", _of_sqlite(list_values(which)))
+    more = bool(found) and len(found) >= which.limit
+    return Listing([record_of(row) for row in found], (found[-1][12], found[-1][16]) if more else None)
+
+
+def count(connection: Connection, which: RunFilter) -> dict[str, int]:
+    return dict(connection.all("count_runs", _of_sqlite(filter_values(which))))
+
+
+def page(connection: Connection, which: RunFilter, after: str, until: int) -> list[tuple[str, str]]:
+    values = {**filter_values(which), "limit": which.limit, "after": after, "until": until}
+    return [(run_id, status) for run_id, status in connection.all("page_runs", _of_sqlite(values))]
+
+
+def _of_sqlite(values: dict[str, Any]) -> dict[str, Any]:
+    statuses = values["statuses"]
+    return {**values, "statuses": None if statuses is None else json.dumps(statuses)}
+
+
+def rows_at(connection: Connection, run_ids: Sequence[str], key: bytes) -> dict[str, bytes]:
+    return dict(connection.all("rows_at", {"ids": listed(run_ids), "key": key}))
 
 
 def rows(connection: Connection, run_id: str, prefix: bytes) -> list[tuple[bytes, bytes]]:

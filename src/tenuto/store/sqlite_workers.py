@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
@@ -10,10 +11,12 @@ from importlib.metadata import PackageNotFoundError, version
 from tenuto.store.connection import Connection, Row
 from tenuto.store.endings import interrupted_task, reclaim_delay_ms, retry_delay_ms, stuck
 from tenuto.store.limits import ANSWER_KEPT_MS
+from tenuto.store.port import RunningStep
 from tenuto.store.sqlite_mail import listed, tell_end, wake
 from tenuto.store.sqlite_tasks import cancel_begun, retry_task
+from tenuto.store.under_way import details_of, key_of
 
-__all__ = ["deregister", "heartbeat", "register", "sweep", "wake_untimed"]
+__all__ = ["deregister", "heartbeat", "note_under_way", "register", "sweep", "wake_untimed"]
 
 SLICE: int = 1_000
 
@@ -130,3 +133,11 @@ def wake_untimed(connection: Connection, after: str) -> str:
     slice_ = connection.all("timed_slice", {"after": after, "limit": SLICE})
     wake(connection, (run for run, missing in slice_ if missing))
     return slice_[-1][0] if len(slice_) == SLICE else ""
+
+
+def note_under_way(connection: Connection, begun: Sequence[RunningStep], ended: Sequence[RunningStep]) -> None:
+    if ended:
+        connection.run("forget_under_way", {"keys": json.dumps([key_of(step) for step in ended])})
+    if begun:
+        steps = [[key_of(step), step.run_id, details_of(step)] for step in begun]
+        connection.run("note_under_way", {"steps": json.dumps(steps)})

@@ -343,6 +343,8 @@ class Engine:
         await self._commit(record, live, turn)
         for command in turn.commands:
             self._perform(live, command)
+        if turn.goes_on:
+            self.wake(record.id)
 
     async def _park(self, record: RunRecord, live: Live, error: Exception) -> None:
         code = f"{error.code}: " if isinstance(error, TwfError) else ""

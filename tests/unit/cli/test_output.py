@@ -94,10 +94,17 @@ def test_what_json_does_not_know_is_written_for_people() -> None:
     }
     assert json.loads(json.dumps(plain(value), allow_nan=False)) == {
         "at": "2026-01-01T00:00:00Z",
-        "1": {"bytes": "AP8="},
-        "point": {"x": 1, "y": "nan"},
+        "1": {"$bytes": "AP8="},
+        "point": {"x": 1, "y": {"$float": "nan"}},
         "colour": "red",
-        "error": {"type": "ValueError", "message": "no"},
+        "error": {
+            "type": "ValueError",
+            "code": None,
+            "message": "no",
+            "traceback": None,
+            "notes": [],
+            "cause": None,
+        },
         "tags": ["a"],
         "other": "<class 'object'>",
     }

@@ -61,9 +61,12 @@ class Driver:
     # --- turns
 
     def turn(self, *facts: Fact, now: int | None = None) -> Turn:
-        """Takes a turn, commits it, keeps its commands."""
+        """Takes a turn, commits it, keeps its commands; where an inserted step has ended, the next one too (D6)."""
         turn = self.peek(*facts, now=now)
         self.commit(turn)
+        while turn.goes_on:
+            turn = self.peek()
+            self.commit(turn)
         if self.crash_everywhere and turn.outcome is None:
             self.reload()
             again = self.peek()
