@@ -533,7 +533,7 @@ class NotCompiledError(CodeFault):
     def __init__(self, message: str = "", fix: str | None = None) -> None:
         super().__init__(message)
         if fix is not None:
-            self.fix = fix  # type: ignore[misc]  # what helps depends on where the function was written
+            self.fix = fix  # what helps depends on where the function was written
 
 
 class DuplicateIdError(CodeFault):
