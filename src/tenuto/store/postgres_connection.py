@@ -103,7 +103,8 @@ class Database:
     ) -> None:
         try:
             place = conninfo_to_dict(url)
-        except psycopg.ProgrammingError:
+            self.connect_seconds = int(place.get("connect_timeout") or CONNECT_SECONDS)
+        except (psycopg.ProgrammingError, ValueError):
             # Without its text, which may quote a password.
             raise ConfigError("not a Postgres URL; write postgresql://user@host:port/database") from None
         self.url = url
@@ -111,7 +112,6 @@ class Database:
         self.read_only = read_only
         self.buffered_messages = BUFFERED_MESSAGES  # how many one run may have
         self.shown = f"postgresql://{place.get('host', '')}/{place.get('dbname', '')}"
-        self.connect_seconds = int(place.get("connect_timeout") or CONNECT_SECONDS)
         self._room = asyncio.Semaphore(connections)
         self._idle: list[Wire] = []
         self._open = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Literal
@@ -11,9 +12,16 @@ from tenuto.errors import ConfigError
 from tenuto.store.clock import system_clock
 from tenuto.store.port import Store
 
-__all__ = ["DEFAULT_URL", "open_store", "shown_url", "store_of"]
+__all__ = ["DEFAULT_URL", "NOT_SHOWN", "open_store", "shown_url", "store_of"]
 
 DEFAULT_URL: Final = "sqlite:///.tenuto/tenuto.db"
+NOT_SHOWN: Final = "(not shown)"
+KNOWN: Final = "sqlite:///path, postgresql://…, memory:// and temporal://…"
+# Hosts with their ports, as Postgres takes several.
+_HOST: Final = r"(?:\[[0-9A-Fa-f:.%]+\]|[\w.%-]*)(?::\d+)?"
+_HOSTS: Final = re.compile(rf"{_HOST}(?:,{_HOST})*")
+_SEPARATORS: Final = re.compile(r"[/?#]")  # in a user or a password they are written %2F, %3F, %23
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _SYNC: Final[dict[str, Literal["full", "normal"]]] = {"full": "full", "normal": "normal"}
 
 
@@ -29,7 +37,10 @@ def store_of(url: str, clock: Callable[[], int] = system_clock, *, read_only: bo
 
     Stores are imported where they are asked for: their drivers are extras, or take long to import.
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # its text may have a password in it
+        raise ConfigError(f"{NOT_SHOWN}: the URL of the store cannot be split; known are {KNOWN}") from None
     match parts.scheme:
         case "memory":
             _refuse_rest(url, parts.netloc + parts.path, parts.query, parts.fragment)
@@ -43,7 +54,8 @@ def store_of(url: str, clock: Callable[[], int] = system_clock, *, read_only: bo
 
             return PostgresStore(url, clock=None if clock is system_clock else clock, read_only=read_only)
         case scheme:
-            raise ConfigError(f"{shown_url(url)}: unknown scheme {scheme!r}; known are memory, sqlite and postgresql")
+            found = f"unknown scheme {scheme!r}" if "://" in url else "a store's URL has a scheme"
+            raise ConfigError(f"{shown_url(url)}: {found}; known are {KNOWN}")
 
 
 def _sqlite(
@@ -60,7 +72,7 @@ def _sqlite(
         raise ConfigError(f"{shown_url(url)}: unknown option {min(options)!r}; known is sync")
     sync = _SYNC.get(asked)
     if sync is None:
-        raise ConfigError(f"{shown_url(url)}: sync is full or normal, not {asked!r}")
+        raise ConfigError(f"{shown_url(url)}: sync is full or normal")
     from tenuto.store.sqlite import SqliteStore
 
     return SqliteStore(Path(file), sync=sync, clock=clock, read_only=read_only)
@@ -72,6 +84,20 @@ def _refuse_rest(url: str, *rest: str) -> None:
 
 
 def shown_url(url: str) -> str:
-    """A URL without what may be secret in it."""
-    parts = urlsplit(url)
-    return url.replace(parts.netloc, parts.netloc.rpartition("@")[2], 1) if "@" in parts.netloc else url
+    """A URL without what may be secret in it: scheme, host, path and the names of its parameters.
+
+    One that does not split cleanly is not shown at all: nobody knows where its password ends.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return NOT_SHOWN
+    if not url.lower().startswith(f"{parts.scheme}://") or not parts.scheme:
+        return NOT_SHOWN
+    user, _, host = parts.netloc.rpartition("@")
+    names = [name.partition("=")[0] for name in parts.query.split("&")] if parts.query else []
+    clean = _HOSTS.fullmatch(host) and not _SEPARATORS.search(user) and all(map(_NAME.fullmatch, names))
+    if not clean or (parts.netloc and ("@" in parts.path or parts.fragment)):
+        return NOT_SHOWN
+    query = "?" + "&".join(f"{name}=…" for name in names) if names else ""
+    return f"{parts.scheme}://{host}{parts.path}{query}"

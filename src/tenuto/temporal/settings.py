@@ -10,6 +10,7 @@ from typing import Final, Protocol
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tenuto.errors import ConfigError
+from tenuto.store.urls import shown_url
 
 __all__ = ["DEFAULT_QUEUE", "Address", "Site"]
 
@@ -35,22 +36,23 @@ class Address:
     @classmethod
     def parse(cls, url: str) -> Address:
         """What a URL says; `ConfigError` if it says something else."""
-        parts = urlsplit(url)
+        shown = shown_url(url)
         try:
+            parts = urlsplit(url)
             port = parts.port
             options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
-        except ValueError as error:
-            raise ConfigError(f"{url!r}: {error}; a Temporal URL looks like {_FORM}") from None
+        except ValueError:  # its text may have a password in it
+            raise ConfigError(f"{shown} cannot be split; a Temporal URL looks like {_FORM}") from None
         namespace = unquote(parts.path.strip("/")) or "default"
         if parts.scheme != "temporal" or not parts.hostname or "/" in namespace or "@" in parts.netloc:
-            raise ConfigError(f"{url!r} is not a Temporal URL: {_FORM}")
+            raise ConfigError(f"{shown} is not a Temporal URL: {_FORM}")
         unknown = options.keys() - {"task_queue", "cache", "tls"}
         if unknown:
-            raise ConfigError(f"{url!r}: there is no option {min(unknown)!r}; there are task_queue, cache and tls")
+            raise ConfigError(f"{shown}: there is no option {min(unknown)!r}; there are task_queue, cache and tls")
         cached = options.get("cache", "1000")
         tls = options.get("tls", "false")
         if not cached.isdecimal() or tls not in ("true", "false"):
-            raise ConfigError(f"{url!r}: cache= is a number of runs, tls= is true or false")
+            raise ConfigError(f"{shown}: cache= is a number of runs, tls= is true or false")
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
         return cls(
             host=f"{host}:{port or 7233}",
