@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tenuto import RunHandle, Tenuto, hook, sleep, step, workflow
+from tenuto import Limits, RunHandle, Tenuto, hook, sleep, step, workflow
 from tenuto import join as tenuto_join
 from tenuto.errors import JoinError, RunCancelledError, RunFailedError, StepExhaustedError
 
@@ -263,3 +263,37 @@ async def test_a_step_under_way_for_a_second_is_seen_without_its_code(
         async with asyncio.timeout(20):
             while await app.store.steps_under_way("r"):  # a note goes with its step
                 await asyncio.sleep(0.01)
+
+
+# --- many runs
+
+
+@workflow
+async def old() -> None:
+    """Started once."""
+
+
+@workflow
+async def noise() -> None:
+    """Started often."""
+
+
+async def test_all_runs_are_listed_page_after_page(url: str) -> None:
+    """R082"""
+    async with Tenuto(url, worker=False, limits=Limits(page=50)) as app:
+        await app.start(old, id="old")
+        for _ in range(170):
+            await app.start(noise)
+        found = [run.id async for run in app.runs(limit=170)]
+        assert len(found) == len(set(found)) == 170
+        assert "old" not in found
+        assert len([run async for run in app.runs(limit=5000)]) == 171
+        assert [run.id async for run in app.runs(workflow="old", limit=5)] == ["old"]
+        assert len([run async for run in app.runs(status="open", limit=60)]) == 60
+
+
+async def test_a_status_that_no_run_has_is_a_value_error(app: Tenuto) -> None:
+    with pytest.raises(ValueError, match="nope"):
+        [run async for run in app.runs(status="nope")]
+    with pytest.raises(ValueError, match="nope"):
+        app.each(status="nope")

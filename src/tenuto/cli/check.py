@@ -45,6 +45,7 @@ def command(place: Place, against: str | None, workflows: tuple[str, ...], known
 
     async def work() -> list[Verdict]:
         targets = [registry.find(name, "workflow").id for name in workflows] or None
+        place.require_file()
         store = place.store(read_only=True)
         await store.open()
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import click
 from tenuto.app import Tenuto
 from tenuto.cli.loading import load_apps, load_object
 from tenuto.codec.sealing import Codec
-from tenuto.errors import StoreUnavailableError
+from tenuto.errors import ConfigError
 from tenuto.host.engine import NativeEngine
 from tenuto.kernel.location import parse
 from tenuto.model.durations import milliseconds
@@ -92,18 +93,23 @@ class Place:
         load_apps(self.apps, self.root)
 
     def arguments(self) -> list[str]:
-        """The same place on another command line."""
-        given = ["--url", self.url]
+        """The same place on the command line of a child, which gets the URL by its environment: see `environment`."""
+        given: list[str] = []
         for app in self.apps:
             given += ["--app", app]
         given += [] if self.root is None else ["--root", self.root]
         return given if self.codec is None else [*given, "--codec", self.codec]
+
+    def environment(self) -> dict[str, str]:
+        """The environment of a child: whoever lists processes must not read a password."""
+        return {**os.environ, "TENUTO_URL": self.url}
 
     @asynccontextmanager
     async def reading(self) -> AsyncGenerator[Tenuto]:
         """An app that only looks: a store of ours is opened for reading, and nothing is created or migrated."""
         app = Tenuto(self.url, worker=False)
         if self.is_native:
+            self.require_file()
             app.engine = NativeEngine(self.store(read_only=True), None)
         async with app:
             yield app
@@ -112,11 +118,17 @@ class Place:
     async def writing(self, *, create: bool = False) -> AsyncGenerator[Tenuto]:
         """A client that may change something. A file that is not there is made only where that is asked for."""
         app = Tenuto(self.url, worker=False, codec=self.loaded_codec())
-        path = getattr(self.plain_store(), "path", None) if self.is_native else None
-        if isinstance(path, Path) and not create and not path.is_file():
-            raise StoreUnavailableError(f"{path}: there is no such file")
+        if self.is_native and not create:
+            self.require_file()
         async with app:
             yield app
+
+    def require_file(self) -> None:
+        """`ConfigError` where a file is meant that is not there: most likely the folder is the wrong one."""
+        path = getattr(self.plain_store(), "path", None)
+        if isinstance(path, Path) and not path.is_file():
+            folder = path.absolute().parent if self.url != DEFAULT_URL else Path.cwd()
+            raise ConfigError(f"no store here: there is no {path} in {folder}; name one with --url, or change folder")
 
     def store(self, *, read_only: bool) -> Store:
         """The store itself, not open."""
@@ -139,7 +151,7 @@ def with_store(command: Callable[..., T]) -> Callable[..., T]:
         "--url",
         envvar="TENUTO_URL",
         metavar="URL",
-        help=f"The store: sqlite:///path, postgresql://… (TENUTO_URL; default {DEFAULT_URL}).",
+        help=f"The store: sqlite:///path, postgresql://…, temporal://… (TENUTO_URL; default {DEFAULT_URL}).",
     )
     @click.option(
         "--app",

@@ -85,13 +85,13 @@ class _Dev:
 
     def _start(self) -> None:
         arguments = ["worker", *self._place.arguments(), "--grace", self._grace, "--lease", "5s"]
-        self._worker = start_ourselves(arguments)
+        self._worker = start_ourselves(arguments, self._place.environment())
 
     async def _check(self) -> bool:
         """Says which open runs no longer fit; whether the code can be loaded at all."""
         if not await asyncio.to_thread(_store_is_there, self._place.url):
             return True
-        checking = start_ourselves(["check", "--known-only", *self._place.arguments()])
+        checking = start_ourselves(["check", "--known-only", *self._place.arguments()], self._place.environment())
         code = await asyncio.to_thread(checking.wait)
         if code == 5:
             say(paint("the code cannot be loaded; waiting for the next change", "red"), err=True)

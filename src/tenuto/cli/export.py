@@ -52,6 +52,8 @@ def _write(file: Path, text: str, force: bool) -> None:
     flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if force else os.O_EXCL) | getattr(os, "O_NOFOLLOW", 0)
     try:
         with os.fdopen(os.open(file, flags, 0o600), "w", encoding="utf-8") as out:
+            if hasattr(os, "fchmod"):
+                os.fchmod(out.fileno(), 0o600)  # a file that was there keeps the mode it had
             out.write(text)
     except FileExistsError:
         raise click.UsageError(f"{file} is there already; --force writes over it") from None

@@ -69,6 +69,8 @@ def _read(file: Path) -> ExportedRun:
         raise RecordError(f"{file} is not text") from None
     except json.JSONDecodeError as error:
         raise RecordError(f"{file} is not JSON: {error}") from None
+    except (RecursionError, ValueError):  # a number of thousands of digits is a ValueError
+        raise RecordError(f"{file} is no exported run: it nests too deep, or has a number too large") from None
 
 
 def _replay(run: ExportedRun, debug: bool) -> int:

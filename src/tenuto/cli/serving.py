@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -15,6 +15,7 @@ from typing import Any, Final
 from tenuto.app import Tenuto
 from tenuto.cli.connect import Place
 from tenuto.cli.output import safe, say
+from tenuto.errors import ConfigError
 from tenuto.host.engine import NativeEngine
 from tenuto.model import registry
 from tenuto.model.ids import short_name
@@ -56,8 +57,11 @@ class Stopping:
 
 async def serve(place: Place, **options: Any) -> None:
     """Runs a worker in this process until it is told to stop; then it finishes what is under way, and leaves."""
-    stopping = Stopping()  # before there is a worker: one that was told meanwhile leaves in good order, too
     known = registry.definitions("workflow")
+    if not known and not registry.definitions("step"):
+        loaded = ", ".join(map(safe, place.apps))
+        raise ConfigError(f"nothing to work on: {loaded} defines no workflow and no step; name your code with --app")
+    stopping = Stopping()  # before there is a worker: one that was told meanwhile leaves in good order, too
     names = ", ".join(safe(short_name(workflow.id)) for workflow in known) or "no workflows"
     app = Tenuto(place.url, codec=place.loaded_codec(), **options)
     stopping.then(
@@ -76,12 +80,12 @@ def _hurry(app: Tenuto) -> None:
         app.engine.hurry()
 
 
-def start_ourselves(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Another process of this command line."""
+def start_ourselves(arguments: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Another process of this command line. What is secret is in its environment, never among its arguments."""
     # In a group of its own: Ctrl-C is for the one who watches, which then tells it, once.
     group = 0 if os.name == "posix" else None
     command = [sys.executable, "-m", "tenuto.cli", *arguments]
-    return subprocess.Popen(command, process_group=group)  # noqa: S603  # ourselves
+    return subprocess.Popen(command, process_group=group, env=environment)  # noqa: S603  # ourselves
 
 
 @dataclass(slots=True)
@@ -89,12 +93,13 @@ class Processes:
     """Worker processes of one command line, started again when they die, told to stop together."""
 
     arguments: Sequence[str]
+    environment: Mapping[str, str]
     count: int
     _running: list[subprocess.Popen[bytes]] = field(default_factory=list["subprocess.Popen[bytes]"])
     _stopping: bool = False
 
     def start_one(self) -> subprocess.Popen[bytes]:
-        process = start_ourselves(self.arguments)
+        process = start_ourselves(self.arguments, self.environment)
         self._running.append(process)
         return process
 
@@ -121,6 +126,7 @@ class Processes:
             if self._stopping:
                 return 0
             if code > 0 and asyncio.get_running_loop().time() - began < QUICKLY:
+                say(f"worker process {process.pid} could not start, and ended with {code}", err=True)
                 return code
             say(f"worker process {process.pid} ended with {code}; another takes its place", err=True)
             await asyncio.sleep(RESTART_AFTER)
