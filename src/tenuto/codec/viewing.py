@@ -19,6 +19,7 @@ import cbor2
 
 from tenuto.codec import tags, texts
 from tenuto.codec.classes import find_class
+from tenuto.codec.frames import GIVE_IT, described
 from tenuto.codec.limits import DEFAULT_LIMITS
 from tenuto.codec.refusal import Refused, is_list
 from tenuto.codec.values import dump_error
@@ -38,6 +39,10 @@ def view(data: bytes) -> Json:
     try:
         return _view(_decoded(data))
     except (Refused, RecursionError, ValueError, TypeError, LookupError, OverflowError) as error:
+        how = described(data)
+        if how is not None:  # nobody has opened it, because there is no codec here
+            why = f"the value is {how}, which is not given here"
+            raise DecodingError("$", "encrypted", why, GIVE_IT) from None
         raise DecodingError("$", "", str(error) or "it is malformed", "restore the value") from None
 
 

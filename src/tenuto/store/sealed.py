@@ -263,15 +263,15 @@ class SealedStore:
         return found._replace(records=[self._opened_record(record) for record in found.records])
 
     async def rows_at(self, run_ids: Sequence[str], key: bytes) -> dict[str, bytes]:
-        """What cannot be opened is left as it is: it concerns its own run only."""
+        """What cannot be opened says why in its place: it concerns its own run only."""
         found = await self._store.rows_at(run_ids, key)
         return {run_id: self._opened_or_not(run_id, key, value) for run_id, value in found.items()}
 
     def _opened_or_not(self, run_id: str, key: bytes, value: bytes) -> bytes:
         try:
             return self._open(value, "row", run_id, key)
-        except DecodingError:
-            return value
+        except DecodingError as error:
+            return dump_error(error)
 
     async def rows(self, run_id: str, prefix: bytes = b"") -> list[tuple[bytes, bytes]]:
         return [self._opened_row(run_id, row) for row in await self._store.rows(run_id, prefix)]

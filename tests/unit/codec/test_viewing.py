@@ -93,16 +93,18 @@ def test_an_error_has_its_code_text_notes_frames_and_causes() -> None:
     def fail() -> None:
         raise KeyError("missing")
 
-    try:
+    def give_up() -> None:
         try:
             fail()
         except KeyError as cause:
             failure = StepExhaustedError("charge", "a/charge", 2, "exhausted")
             failure.add_note("of order 42")
             raise failure from cause
-    except StepExhaustedError as error:
-        found, inside = view_error(error), view(dump({"e": error}))
-    assert inside == {"e": {"$error": found}}
+
+    with pytest.raises(StepExhaustedError) as raised:
+        give_up()
+    found = view_error(raised.value)
+    assert view(dump({"e": raised.value})) == {"e": {"$error": found}}
     cause = found.pop("cause")
     assert "test_viewing.py" in found.pop("traceback")
     assert found == {
