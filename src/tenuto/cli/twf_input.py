@@ -14,7 +14,7 @@ from tenuto.twf.checks import Bound
 from tenuto.twf.program import NotText, decode
 from tenuto.twf.source import Source
 
-__all__ = ["STDIN", "UsageProblem", "load_bound", "load_provided", "read_sources", "write_file"]
+__all__ = ["STDIN", "UsageProblem", "load_bound", "load_provided", "namespaces_of", "read_sources", "write_file"]
 
 STDIN: Final = "<stdin>"
 _IMPORT_FAILURES: Final = (
@@ -71,6 +71,17 @@ def write_file(path: Path, text: str) -> None:
         path.write_bytes(text.encode("utf-8"))
     except OSError as error:
         raise UsageProblem(f"{path}: {error.strerror or error}") from error
+
+
+def namespaces_of(given: Iterable[str]) -> dict[str, str]:
+    """The stores of `--namespace NAME=URL`, by name."""
+    found: dict[str, str] = {}
+    for text in given:
+        name, equals, url = text.partition("=")
+        if not equals or not name or not url:
+            raise UsageProblem(f"--namespace {name}: write NAME=URL")
+        found[name] = url
+    return found
 
 
 def load_provided(name: str) -> object:

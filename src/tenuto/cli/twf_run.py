@@ -12,7 +12,10 @@ from tenuto.app import RunHandle, Tenuto
 from tenuto.errors import RunCancelledError, RunFailedError, RunTerminatedError, TenutoError
 from tenuto.model.durations import milliseconds
 
-from .twf_input import UsageProblem
+from .connect import duration_option
+from .output import say
+from .serving import Stopping
+from .twf_input import UsageProblem, namespaces_of
 from .twf_outcome import arguments_of, failure_json, load, plain, print_outcome, workflow_name
 
 __all__ = ["run"]
@@ -28,6 +31,10 @@ EXIT_CODES = {"completed": 0, "failed": 1, "cancelled": 1, "terminated": 1}
 @click.option("--store", metavar="URL", help="Where runs are kept; default: the file in .tenuto.")
 @click.option("--id", "run_id", metavar="ID", help="The run's id; the same id again is the same run.")
 @click.option("--wait", metavar="DURATION", help="How long to wait for the end; then exit 3, the run goes on.")
+@duration_option("--lease", default="30s", show_default=True, help="How long a silent process keeps its runs.")
+@click.option(
+    "--namespace", "namespaces", multiple=True, metavar="NAME=URL", help="The store of a nexus namespace; repeatable."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for other programs.")
 def run(
     paths: Sequence[str],
@@ -37,22 +44,27 @@ def run(
     store: str | None,
     run_id: str | None,
     wait: str | None,
+    lease: str,
+    namespaces: Sequence[str],
     as_json: bool,
 ) -> None:
     """Start a workflow and print its result.
 
-    Exit codes: 0 completed, 1 failed or cancelled, 2 wrong usage, 3 parked or still running after --wait.
+    Told to stop (Ctrl-C, SIGTERM), it gives the run back, so that the next worker goes on with it at once.
+
+    Exit codes: 0 completed, 1 failed or cancelled, 2 wrong usage, 3 parked or still running after --wait,
+    130 interrupted.
     """
     from .twf import print_json
 
     program, _ = load(paths, bindings)
     workflow = workflow_name(program, name)
     values = arguments_of(program, workflow, args)
-    try:
-        limit = None if wait is None else milliseconds(wait) / 1000
-    except ValueError as error:
-        raise UsageProblem(f"--wait {wait}: {error}") from error
-    document = asyncio.run(_run(store, workflow, values, run_id, limit))
+    options = {"grace": 1, "lease": lease, "namespaces": namespaces_of(namespaces)}
+    limit = None if wait is None else _duration("--wait", wait)
+    document = asyncio.run(_run(store, options, workflow, values, run_id, limit))
+    if document is None:
+        raise SystemExit(130)
     if as_json:
         print_json(document)
     else:
@@ -60,13 +72,43 @@ def run(
     raise SystemExit(EXIT_CODES.get(document["status"], 3))
 
 
-async def _run(store: str | None, workflow: str, args: list[Any], run_id: str | None, limit: float | None) -> Any:
+def _duration(option: str, text: str) -> float:
     try:
-        async with Tenuto(store, grace=1) as app:
-            handle = await app.start(workflow, *args, id=run_id)
-            return await _outcome(handle, limit)
+        return milliseconds(text) / 1000
+    except ValueError as error:
+        raise UsageProblem(f"{option} {text}: {error}") from error
+
+
+async def _run(
+    store: str | None,
+    options: dict[str, Any],
+    workflow: str,
+    args: list[Any],
+    run_id: str | None,
+    limit: float | None,
+) -> dict[str, Any] | None:
+    """What came of the run; None when told to stop meanwhile: then it was given back in good order."""
+    stopping = Stopping()
+    try:
+        async with Tenuto(store, **options) as app:
+            work = asyncio.create_task(_start(app, workflow, args, run_id, limit))
+            told = asyncio.create_task(stopping.wait())
+            await asyncio.wait([work, told], return_when=asyncio.FIRST_COMPLETED)
+            told.cancel()
+            if work.done():
+                return work.result()
+            work.cancel()
+            await asyncio.wait([work])
+            say("stopping: the run is kept, and goes on with the next worker", err=True)
+            return None
     except TenutoError as error:  # the id is another run's, the store cannot be opened, the arguments do not fit
         raise UsageProblem(str(error)) from error
+
+
+async def _start(
+    app: Tenuto, workflow: str, args: list[Any], run_id: str | None, limit: float | None
+) -> dict[str, Any]:
+    return await _outcome(await app.start(workflow, *args, id=run_id), limit)
 
 
 async def _outcome(handle: RunHandle[Any], limit: float | None) -> dict[str, Any]:
