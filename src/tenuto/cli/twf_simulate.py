@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
 import click
 
-from tenuto.errors import TwfError
+from tenuto.errors import ConfigError, EnvironmentFault, TwfError
 from tenuto.model.durations import milliseconds
 from tenuto.testing.simulation import ScriptError, Simulated, simulate
 from tenuto.twf.run import Bindings, CompiledProgram
-from tenuto.twf.run.values import is_list
+from tenuto.twf.run.values import is_list, text_of
 
-from .twf_input import UsageProblem
+from .twf_input import UsageProblem, namespaces_of
 from .twf_outcome import arguments_of, failure_json, load, plain, print_outcome, workflow_name
 
 __all__ = ["simulate_command", "test_command"]
@@ -34,6 +35,13 @@ EXIT_CODES = {"completed": 0, "failed": 1, "cancelled": 1}
 @click.option("--bindings", metavar="MODULE[:ATTR]", help="The Python functions of its activities.")
 @click.option("--script", metavar="FILE", help="Messages and what activities give: JSON lines, JSON or YAML.")
 @click.option("--stub", is_flag=True, help="Answer what is not bound with a record of its name and arguments.")
+@click.option(
+    "--namespace",
+    "namespaces",
+    multiple=True,
+    metavar="NAME=URL",
+    help="The store of a nexus namespace: what is called there is real. Repeatable; see also --stub.",
+)
 @click.option("--id", "run_id", metavar="ID", help="The run's id.")
 @click.option("--store", hidden=True, help="Simulations are kept in memory.")
 @click.option("--wait", hidden=True, help="Simulations never wait.")
@@ -45,6 +53,7 @@ def simulate_command(
     bindings: str | None,
     script: str | None,
     stub: bool,
+    namespaces: Sequence[str],
     run_id: str | None,
     store: str | None,
     wait: str | None,
@@ -61,7 +70,8 @@ def simulate_command(
     workflow = workflow_name(program, name)
     values = arguments_of(program, workflow, args)
     steps = read_script(Path(script)) if script else []
-    found = _simulate(program, bound, workflow, values, steps, stub=stub, run_id=run_id)
+    others = namespaces_of(namespaces)
+    found = _simulate(program, bound, workflow, values, steps, stub=stub, run_id=run_id, namespaces=others)
     document = _document(found)
     if as_json:
         print_json(document)
@@ -80,10 +90,13 @@ def _simulate(
     *,
     stub: bool,
     run_id: str | None = None,
+    namespaces: Mapping[str, str] | None = None,
 ) -> Simulated:
     try:
-        return asyncio.run(simulate(program, bindings, workflow, args, script, stub=stub, run_id=run_id))
-    except (ScriptError, TwfError) as error:
+        return asyncio.run(
+            simulate(program, bindings, workflow, args, script, stub=stub, run_id=run_id, namespaces=namespaces)
+        )
+    except (ScriptError, TwfError, ConfigError, EnvironmentFault) as error:
         raise UsageProblem(str(error)) from error
 
 
@@ -252,8 +265,14 @@ def _differences(expected: Mapping[str, Any], found: Simulated) -> list[str]:
         else:
             fits = got == wanted
         if not fits:
-            problems.append(f"{key}: expected {json.dumps(wanted)}, got {json.dumps(got, default=str)}")
+            shown: object = _like(wanted, found.elapsed_ms) if key == "at" else cast("object", got)
+            problems.append(f"{key}: expected {json.dumps(wanted)}, got {json.dumps(shown, default=str)}")
     return problems
+
+
+def _like(wanted: Any, at_ms: int) -> str | float:
+    """A time as the expectation writes it: text such as 1d, or seconds."""
+    return text_of(timedelta(milliseconds=at_ms)) if isinstance(wanted, str) else at_ms / 1000
 
 
 def _calls(found: Simulated) -> dict[str, int]:

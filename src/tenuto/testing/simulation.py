@@ -13,22 +13,31 @@ A script is a list of steps: messages at their times, and what calls of activiti
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from tenuto.codec.values import dump, load
 from tenuto.errors import TenutoError, TwfError
+from tenuto.host.nexus import Namespaces
 from tenuto.kernel.records import Mail, MailKind, UpdateStatus
+from tenuto.kernel.turn import Turn
+from tenuto.model import registry
+from tenuto.model.definitions import Workflow
 from tenuto.model.durations import milliseconds
-from tenuto.model.steps import is_async
+from tenuto.model.ids import short_name
+from tenuto.model.steps import is_async, step_info
+from tenuto.store.port import CLOSED, RunRecord
 from tenuto.testing.engine import Engine
+from tenuto.testing.live import Live
 from tenuto.testing.runs import Run
+from tenuto.twf.ast import WorkflowTarget
 from tenuto.twf.run import Bindings, CompiledProgram
 from tenuto.twf.run.activities import Performer, implementation
 from tenuto.twf.run.compiled import CompiledActivity
 from tenuto.twf.run.failures import FinalFailure
 from tenuto.twf.run.library import library
+from tenuto.twf.run.targets import NEXUS
 
 __all__ = ["ScriptError", "Simulated", "check_script", "simulate"]
 
@@ -85,13 +94,35 @@ async def simulate(
     *,
     stub: bool = False,
     run_id: str | None = None,
+    namespaces: Mapping[str, str] | None = None,
 ) -> Simulated:
-    """Runs a workflow on virtual time until it ends, is parked, or nothing more can happen."""
-    simulation = _Simulation(program, bindings, check_script(list(script)), stub=stub)
+    """Runs a workflow on virtual time until it ends, is parked, or nothing more can happen.
+
+    With `stub` whatever is not bound, workflows of unknown namespaces included, answers with a record of its name and
+    arguments. `namespaces` are stores by name; what `nexus` starts in them is real.
+    """
+    others = Namespaces(namespaces or {})
+    await others.open()
     try:
-        return await simulation.run(workflow, args, run_id)
+        simulation = _Simulation(program, bindings, check_script(list(script)), stub=stub)
+        try:
+            return await simulation.run(workflow, args, run_id)
+        finally:
+            simulation.close()
     finally:
-        simulation.close()
+        await others.close()
+
+
+class _WatchedEngine(Engine):
+    """The test engine, telling of every committed turn."""
+
+    def __init__(self, watch: Callable[[RunRecord], Awaitable[None]]) -> None:
+        super().__init__(patience=30)  # what is bound may really take a while
+        self._watch = watch
+
+    async def _commit(self, record: RunRecord, live: Live, turn: Turn) -> None:
+        await super()._commit(record, live, turn)
+        await self._watch(record)
 
 
 class _Simulation:
@@ -100,15 +131,19 @@ class _Simulation:
     ) -> None:
         self._program = program
         self._bindings = bindings
-        self._engine = Engine(patience=30)  # what is bound may really take a while
+        self._engine = _WatchedEngine(self._committed)
         self._before = self._engine.now_ms
         self._calls: dict[str, int] = {}
         self._given = [step for step in script if "activity" in step]
         self._messages = sorted(
             (step for step in script if "activity" not in step), key=lambda step: milliseconds(step.get("at", 0))
         )
+        self._main = ""
+        self._ended_ms: int | None = None  # of the run itself
+        self._children: dict[str, str] = {}  # run id -> name, of those that have not ended
         self._events: list[tuple[int, dict[str, Any]]] = []
-        self._asked: list[tuple[str, dict[str, Any], dict[str, Any]]] = []
+        self._asked: dict[str, tuple[int, dict[str, Any]]] = {}  # updates without an answer, and when they were sent
+        self._updates = 0
         self._stubbed: dict[str, None] = {}
         self._unmet: list[str] = []
         self._bind(stub=stub)
@@ -118,13 +153,19 @@ class _Simulation:
         self._bindings.activities.update(self._kept[0])
         self._bindings.functions.clear()
         self._bindings.functions.update(self._kept[1])
+        if self._kept[2]:
+            library.namespaces.difference_update(self._kept[2])
+            registry.forget(NEXUS)
         self._engine.close()
 
     # --- what activities and functions do
 
     def _bind(self, *, stub: bool) -> None:
         bindings = self._bindings
-        self._kept = dict(bindings.activities), dict(bindings.functions)
+        unknown = self._namespaces() - library.namespaces if stub else set[str]()
+        self._kept = dict(bindings.activities), dict(bindings.functions), unknown
+        if unknown:
+            self._stub_namespaces(unknown)
         if stub:
             for name in sorted(self._host_functions()):
                 if library.function(name, bindings) is None:
@@ -142,6 +183,30 @@ class _Simulation:
 
         return {name for one in self._program.program.resolution.surveyed for name in host_functions(one)}
 
+    def _namespaces(self) -> set[str]:
+        return {
+            use.target.namespace.value
+            for one in self._program.program.resolution.surveyed
+            for use in one.survey.uses
+            if isinstance(use.target, WorkflowTarget) and use.target.namespace is not None
+        }
+
+    def _stub_namespaces(self, names: set[str]) -> None:
+        """Answers in place of the other stores, as long as no real one is named beside them."""
+        known = registry.get(NEXUS)
+        real = cast("Workflow[..., Any]", known) if isinstance(known, Workflow) else None
+
+        async def stubbed(namespace: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+            if real is not None and namespace not in names:
+                return await real.fn(namespace, name, args, kwargs)
+            self._stubbed[f"{namespace}/{name}"] = None
+            return {"name": name, "args": [*args, *kwargs.values()]}
+
+        if real is not None:
+            registry.forget(NEXUS)
+        library.namespaces.update(names)
+        registry.register(Workflow[..., Any](stubbed, id=NEXUS, name=NEXUS))
+
     def _stub(self, name: str) -> Any:
         def answer(*args: Any, **kwargs: Any) -> dict[str, Any]:
             self._stubbed[name] = None
@@ -157,16 +222,17 @@ class _Simulation:
         async def perform(*args: Any) -> Any:
             number = self._calls.get(name, 0)
             self._calls[name] = number + 1
-            self._note("activity", name=name, args=list(args), call=number)
+            whose = self._whose(step_info().run_id)
+            self._note("activity", name=name, args=list(args), call=number, **whose)
             try:
                 value = await self._perform(name, number, args, run)
             except asyncio.CancelledError:
-                self._note("cancelled", name=name, call=number)
+                self._note("cancelled", name=name, call=number, **whose)
                 raise
             except Exception as error:
-                self._note("failed", name=name, call=number, message=str(error))
+                self._note("failed", name=name, call=number, message=str(error), **whose)
                 raise
-            self._note("returned", name=name, call=number, value=value)
+            self._note("returned", name=name, call=number, value=value, **whose)
             return value
 
         return perform
@@ -190,6 +256,7 @@ class _Simulation:
     async def run(self, workflow: str, args: Sequence[Any], run_id: str | None) -> Simulated:
         engine = self._engine
         run = await engine.start(workflow, *args, id=run_id)
+        self._main = run.id
         self._note("started", name=workflow, args=list(args))
         for step in self._messages:
             due = self._before + milliseconds(step.get("at", 0))
@@ -197,12 +264,15 @@ class _Simulation:
                 await engine.advance((due - engine.now_ms) / 1000)
             await self._send(run, step)
         await engine.drive(run.id)
-        await self._answers(run)
+        await engine.settle()  # children that are asked to stop do so
+        await self._answered(last=True)
         return await self._outcome(run)
 
     async def _send(self, run: Run[Any], step: dict[str, Any]) -> None:
         args = step.get("args", [])
         sort = next(key for key in _MESSAGES if key in step)
+        if sort == "update":
+            return await self._ask(run, step)
         note = self._note(sort, **({} if sort == "cancel" else {"name": step[sort], "args": args}))
         try:
             if sort == "signal":
@@ -210,38 +280,83 @@ class _Simulation:
             elif sort == "query":
                 note["value"] = await run.query(step["query"], *args)
                 self._expect(step, f"query {step['query']}", note["value"])
-            elif sort == "cancel":
-                await run.cancel()
             else:
-                await self._ask(run, step, note)
+                await run.cancel()
         except TenutoError as error:
             note["error"] = str(error.__cause__ or error)
             self._expect(step, f"{sort} {step[sort]}", {"error": note["error"]})
 
-    async def _ask(self, run: Run[Any], step: dict[str, Any], note: dict[str, Any]) -> None:
-        key = step.get("id") or f"update-{len(self._asked)}"
-        self._asked.append((key, step, note))
+    async def _ask(self, run: Run[Any], step: dict[str, Any]) -> None:
+        """Sends an update; its line is written when it has its answer."""
+        key = step.get("id") or f"update-{self._updates}"
+        self._updates += 1
+        self._asked[key] = self._engine.now_ms - self._before, step
         if key not in (await self._engine.rows(run.id)).updates:
             mail = Mail(
                 MailKind.UPDATE, step["update"], key, dump(list(step.get("args", []))), None, 0, self._engine.now_ms
             )
-            await self._engine.store.send(run.id, mail)
+            try:
+                await self._engine.store.send(run.id, mail)
+            except TenutoError as error:
+                self._note_answer(key, error=str(error.__cause__ or error))
+                return
             self._engine.wake(run.id)
+        await self._engine.settle()
+        await self._answered()
 
-    async def _answers(self, run: Run[Any]) -> None:
-        updates = (await self._engine.rows(run.id)).updates
-        for key, step, note in self._asked:
+    async def _answered(self, *, last: bool = False) -> None:
+        """Notes the updates that have their answer now."""
+        updates = (await self._engine.rows(self._main)).updates if self._asked else {}
+        for key in list(self._asked):
             update = updates.get(key)
-            rejected = await self._engine.store.answer(run.id, key)
+            rejected = await self._engine.store.answer(self._main, key)
             if update is not None and update.status is UpdateStatus.COMPLETED:
-                note["value"] = load(update.result or b"")
-                self._expect(step, f"update {step['update']}", note["value"])
-                continue
-            error = load(rejected) if rejected is not None else None
-            if update is not None and update.error is not None:
-                error = load(update.error)
-            note["error"] = "no answer" if error is None else str(error.__cause__ or error)
-            self._expect(step, f"update {step['update']}", {"error": note["error"]})
+                self._note_answer(key, value=load(update.result or b""))
+            elif update is not None and update.error is not None:
+                self._note_answer(key, error=load(update.error))
+            elif rejected is not None:
+                self._note_answer(key, error=load(rejected))
+            elif last:
+                self._note_answer(key, error="no answer")
+
+    def _note_answer(self, key: str, **answer: Any) -> None:
+        sent_ms, step = self._asked.pop(key)
+        if "error" in answer:
+            error = answer["error"]
+            answer["error"] = str(getattr(error, "__cause__", None) or error)
+        note = self._note("update", name=step["update"], args=step.get("args", []), **answer)
+        if sent_ms != self._engine.now_ms - self._before:
+            note["sent"] = sent_ms / 1000
+        self._expect(step, f"update {step['update']}", answer.get("value", answer))
+
+    # --- what turns brought about
+
+    def _whose(self, run_id: str | None) -> dict[str, Any]:
+        """Whose event it is, where it is not the run's own."""
+        return {} if run_id is None or run_id == self._main else {"run": run_id}
+
+    async def _committed(self, record: RunRecord) -> None:
+        if record.id == self._main:
+            await self._answered()
+        for other in await self._engine.store.runs():
+            if other.id == self._main:
+                if self._ended_ms is None and other.status in CLOSED:
+                    self._ended_ms = self._engine.now_ms - self._before
+                    self._note(other.status)
+            elif other.id not in self._children:
+                name, args = await self._called(other)
+                self._children[other.id] = name
+                self._note("started", name=name, args=args, run=other.id)
+            if other.id in self._children and other.id == record.id and other.status in CLOSED:
+                self._note(other.status, name=self._children[other.id], run=other.id)
+
+    async def _called(self, record: RunRecord) -> tuple[str, list[Any]]:
+        """A child's name and arguments; for a run of another namespace, those it has there."""
+        args, kwargs = load((await self._engine.rows(record.id)).input)[:2]
+        if record.target == NEXUS:
+            namespace, name, args, kwargs = args
+            return f"{namespace}/{name}", [*args, *kwargs.values()]
+        return short_name(record.target), [*args, *kwargs.values()]
 
     def _expect(self, step: dict[str, Any], what: str, value: Any) -> None:
         if "expect" in step and step["expect"] != value:
@@ -251,7 +366,8 @@ class _Simulation:
         engine = self._engine
         status = await run.status()
         rows = await engine.rows(run.id)
-        found = Simulated(run.id, status, elapsed_ms=engine.now_ms - self._before)
+        ended_ms = engine.now_ms - self._before if self._ended_ms is None else self._ended_ms
+        found = Simulated(run.id, status, elapsed_ms=ended_ms)
         if status == "completed":
             found.result = load(rows.output or b"")
         elif status == "failed":
@@ -260,8 +376,10 @@ class _Simulation:
             found.parked = await run.reason()
         elif status != "cancelled":
             found.waits_for = engine.why(run.id)
-        self._note(status)
-        await self._timers(run)
+        if self._ended_ms is None:
+            self._note(status)
+        for record in await engine.store.runs():
+            await self._timers(engine.get(record.id))
         found.transcript = [{"at": at / 1000, **event} for at, event in sorted(self._events, key=_order)]
         found.stubbed = list(self._stubbed)
         found.unmet = self._unmet
@@ -272,7 +390,7 @@ class _Simulation:
         for entry in await run.history():
             if entry.kind == "sleep" and entry.ended is not None and entry.status == "completed":
                 at = round(entry.ended.timestamp() * 1000) - self._before
-                self._events.append((at, {"event": "timer", "name": entry.location}))
+                self._events.append((at, {"event": "timer", "name": entry.location, **self._whose(run.id)}))
 
     def _note(self, event: str, **details: Any) -> dict[str, Any]:
         noted = {"event": event, **details}
@@ -282,7 +400,7 @@ class _Simulation:
 
 def _order(noted: tuple[int, dict[str, Any]]) -> tuple[int, int]:
     """By time; a timer that fired comes before what it let happen."""
-    return noted[0], {"started": 0, "timer": 1}.get(noted[1]["event"], 2)
+    return noted[0], 0 if noted[1]["event"] == "timer" else 1
 
 
 def _failure(said: Any) -> TwfError:

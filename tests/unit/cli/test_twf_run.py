@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+from tenuto import Tenuto
 from tenuto.cli import main
 from tenuto.model import registry
+from tenuto.twf.run import load_program
 from tenuto.twf.run.library import library
 
 PAY = """workflow Pay(n: int) -> (int):
@@ -237,3 +242,157 @@ def test_test_compares_simulations_with_what_they_expect() -> None:
     assert result.exit_code == 1
     problems = {case["name"]: case["problems"] for case in json.loads(result.output)["cases"]}
     assert any("expected 8, got 7" in line for line in problems["bad.sim.json: pays after ten minutes"])
+
+
+FAMILY = """workflow Parent() -> (int):
+    update Ask(k: int) -> (int):
+        activity Note(k) -> r
+        await timer(2s)
+        return r
+    spawn workflow Kid(2) -> h
+    activity Note(0)
+    await h -> a
+    await timer(1d)
+    close a
+
+workflow Kid(n: int) -> (int):
+    activity Note(n)
+    await timer(1m)
+    close n * 10
+
+activity Note(k: int) -> (int):
+    return k
+"""
+
+
+def transcript(script: list[dict[str, Any]], *options: str, name: str = "Parent") -> tuple[dict[str, Any], list[Any]]:
+    write("family.twf", FAMILY)
+    path = write("s.json", json.dumps(script))
+    document = json.loads(
+        twf("simulate", "family.twf", "--workflow", name, "--script", path, "--json", *options).output
+    )
+    return document, [(event["event"], event.get("name"), event.get("run")) for event in document["transcript"]]
+
+
+def test_simulate_shows_children_and_whose_activities_are_whose() -> None:
+    document, events = transcript([])
+    kid = next(run for event, name, run in events if (event, name) == ("started", "Kid"))
+    assert kid is not None
+    assert document["status"] == "completed"
+    assert events == [
+        ("started", "Parent", None),
+        ("started", "Kid", kid),
+        ("activity", "Note", None),
+        ("returned", "Note", None),
+        ("activity", "Note", kid),
+        ("returned", "Note", kid),
+        ("timer", "timer", kid),
+        ("completed", "Kid", kid),
+        ("timer", "timer", None),
+        ("completed", None, None),
+    ]
+    started = next(event for event in document["transcript"] if event.get("name") == "Kid")
+    assert (started["at"], started["args"]) == (0, [2])
+
+
+def test_simulate_writes_the_line_of_an_update_where_it_was_answered() -> None:
+    document, events = transcript([{"at": "30s", "update": "Ask", "args": [7], "expect": 7}])
+    names = [event for event, _, run in events if run is None]
+    assert names.index("update") > max(n for n, name in enumerate(names) if name == "returned")
+    update = next(event for event in document["transcript"] if event["event"] == "update")
+    assert (update["at"], update["sent"], update["value"]) == (32, 30, 7)
+
+
+def test_the_line_of_an_update_that_is_refused_says_so_in_its_place() -> None:
+    document, events = transcript([{"at": "30s", "update": "Nope"}, {"at": "2d", "update": "Ask", "args": [1]}])
+    refused, late = (event for event in document["transcript"] if event["event"] == "update")
+    assert (refused["at"], late["at"]) == (30, 2 * 86_400)
+    assert "error" in refused
+    assert "error" in late
+    assert [event for event, _, run in events if run is None][-1] == "update"
+
+
+def test_a_simulation_ends_when_its_run_does_whatever_the_script_sends_later() -> None:
+    write("pay.twf", PAY.replace("10m", "1d"))
+    case = {"program": "pay.twf", "args": {"n": 3}, "script": [{"at": "5d", "signal": "Late"}]}
+    write("good.sim.json", json.dumps({**case, "expect": {"at": "1d", "status": "completed"}}))
+    assert twf("test", "good.sim.json").exit_code == 0
+    script = write("s.json", json.dumps(case["script"]))
+    document = json.loads(twf("simulate", "pay.twf", "--arg", "n=3", "--script", script, "--json").output)
+    assert [(event["at"], event["event"]) for event in document["transcript"]][-2:] == [
+        (86_400, "completed"),
+        (432_000, "signal"),
+    ]
+
+
+@pytest.mark.parametrize(("wanted", "shown"), [("2d", '"1d"'), ("90s", '"1d"'), (7, "86400.0")])
+def test_a_time_that_is_not_as_expected_is_told_in_the_unit_of_the_expectation(wanted: Any, shown: str) -> None:
+    write("pay.twf", PAY.replace("10m", "1d"))
+    write("bad.sim.json", json.dumps({"program": "pay.twf", "args": {"n": 3}, "expect": {"at": wanted}}))
+    result = twf("test", "bad.sim.json")
+    assert result.exit_code == 1
+    assert f"at: expected {json.dumps(wanted)}, got {shown}" in result.output
+
+
+REMOTE = """workflow W() -> (map):
+    nexus "pay" workflow Charge(20) -> a
+    spawn nexus "pay" workflow Charge(21) -> h
+    await h -> b
+    detach nexus "mail" workflow Send("x")
+    close {a: a, b: b}
+"""
+
+
+def test_simulate_stubs_workflows_of_other_namespaces() -> None:
+    write("w.twf", REMOTE)
+    parked = json.loads(twf("simulate", "w.twf", "--json").output)
+    assert "TWF604" in parked["parked"]
+    document = json.loads(twf("simulate", "w.twf", "--stub", "--json").output)
+    assert document["result"] == {"a": {"name": "Charge", "args": [20]}, "b": {"name": "Charge", "args": [21]}}
+    assert document["stubbed"] == ["pay/Charge", "mail/Send"]
+    assert ("started", "pay/Charge") in [(event["event"], event.get("name")) for event in document["transcript"]]
+    assert "TWF604" in json.loads(twf("simulate", "w.twf", "--json").output)["parked"]  # the stub is gone again
+
+
+@pytest.mark.parametrize("command", ["run", "simulate"])
+def test_a_namespace_is_named_on_the_command_line(command: str, tmp_path: Path) -> None:
+    other = f"sqlite:///{tmp_path / 'pay.db'}"
+    write("charge.twf", "workflow Charge(n: int) -> (int):\n    close n + 1\n")
+    write("w.twf", 'workflow W() -> (int):\n    nexus "pay" workflow Charge(20) -> a\n    close a\n')
+    store = ("--store", "memory://") if command == "run" else ()
+    with serving(other, "charge.twf"):
+        result = twf(command, "w.twf", *store, "--namespace", f"pay={other}", "--json")
+    document = json.loads(result.output)
+    assert (result.exit_code, document["result"]) == (0, 21)
+
+
+@pytest.mark.parametrize("given", ["pay", "=sqlite:///x.db", "pay=", "pay=nonsense://x"])
+@pytest.mark.parametrize("command", ["run", "simulate"])
+def test_a_namespace_that_means_nothing_is_wrong_usage(command: str, given: str) -> None:
+    write("pay.twf", PAY)
+    result = twf(command, "pay.twf", "--arg", "n=1", "--namespace", given)
+    assert result.exit_code == 2
+
+
+@contextmanager
+def serving(url: str, program: str) -> Iterator[None]:
+    """A worker of another store, in a thread of its own."""
+    program_text = Path(program).read_text(encoding="utf-8")
+    stop = threading.Event()
+    ready = threading.Event()
+
+    async def serve() -> None:
+        load_program(files={program: program_text})
+        async with Tenuto(url) as app:
+            await app.store.defined()
+            ready.set()
+            await asyncio.to_thread(stop.wait)
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    assert ready.wait(20)
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(20)
