@@ -10,7 +10,11 @@ import pytest
 
 from tenuto import Limits, RunHandle, Tenuto, hook, sleep, step, workflow
 from tenuto import join as tenuto_join
+from tenuto.codec.rows import INPUT_KEY, STATE_KEY, VERSION_KEY
+from tenuto.codec.values import dump
 from tenuto.errors import JoinError, RunCancelledError, RunFailedError, StepExhaustedError
+from tenuto.model.durations import point
+from tenuto.store.port import NewRun, RunningStep
 
 log: list[str] = []
 
@@ -297,3 +301,29 @@ async def test_a_status_that_no_run_has_is_a_value_error(app: Tenuto) -> None:
         [run async for run in app.runs(status="nope")]
     with pytest.raises(ValueError, match="nope"):
         app.each(status="nope")
+
+
+@pytest.mark.parametrize("lease_ms", [60_000, 1])
+async def test_a_step_whose_worker_died_is_still_said_to_run_there_until_the_lease_is_over(
+    url: str, lease_ms: int
+) -> None:
+    """R073: nothing of the run's code is loaded, and nobody took back the note."""
+    async with Tenuto(url, worker=False) as app:
+        store = app.store
+        await store.register("w-gone", lease_ms, "c", {"elsewhere": "h"}, None)
+        call = ((INPUT_KEY, dump([[], {}])), (STATE_KEY, b"running"), (VERSION_KEY, b"h"))
+        await store.create(NewRun("r", "elsewhere", call))
+        assert len(await store.claim_runs("w-gone", ["elsewhere"], 1)) == 1
+        since = await store.now()
+        await store.note_under_way([RunningStep("r", "lengthy", 2, since, "w-gone")], [])
+        await asyncio.sleep(0.005)  # the lease is over by then, if it is short
+        explanation = await app.get("r").explain()
+        assert len(explanation.pending) == 1
+        began = f"attempt 2, since {point(since):%Y-%m-%d %H:%M:%S}Z"
+        if lease_ms > 1:
+            assert f"lengthy is running on worker w-gone, {began}" in str(explanation)
+        else:
+            assert f"lengthy was running on worker w-gone, {began}; that worker is lost" in str(explanation)
+        assert explanation.wakes == "the end of lengthy"
+        await store.note_under_way([], [RunningStep("r", "lengthy", 2, since, "w-gone")])
+        assert (await app.get("r").explain()).wakes == "worker w-gone, which has it"

@@ -69,9 +69,11 @@ async def explain(
         waiting.signals,
         waiting.updates,
         await _place_in_queue(store, record)
-        or _wakes(record, pending, waiting, holder, known=definitions.workflow(record.target) is not None),
+        or _wakes(
+            record, pending, waiting, holder, known=definitions.workflow(record.target) is not None, read=not unread
+        ),
         tuple(failed_rollbacks(rows, error_or_why)) if rows is not None else (),
-        unread,
+        None if unread is not None and unread in (record.reason or "") else unread,
     )
 
 
@@ -104,12 +106,18 @@ def _replayed(rows: Rows, record: RunRecord, definitions: Definitions, now: int)
 
 
 def _wakes(
-    record: RunRecord, pending: Sequence[PendingOperation], waiting: Waiting, holder: str | None, *, known: bool
+    record: RunRecord,
+    pending: Sequence[PendingOperation],
+    waiting: Waiting,
+    holder: str | None,
+    *,
+    known: bool,
+    read: bool,
 ) -> str:
     if record.status in CLOSED:
         return "nothing: it has ended"
     if record.status == "parked":
-        return "a deploy that fits its history, or resume()"
+        return "a deploy that fits its history, or resume()" if read else "a worker that can read it, then resume()"
     if record.status == "paused":
         return "resume()"
     if record.status in ("pending", "scheduled"):

@@ -45,7 +45,7 @@ def brief(error: BaseException) -> str:
     if isinstance(error, RemoteError):
         name, text = error.type_name.rpartition(":")[2].rpartition(".")[2], error.message
     else:
-        name, text = type(error).__name__, _text(error)
+        name, text = type(error).__name__, _text(error).removeprefix(f"{getattr(error, 'code', None)} ")
     first = (text.strip().splitlines() or [""])[0]
     shortened = first if len(first) <= CHARACTERS else f"{first[:CHARACTERS]}…"
     return f"{name}: {shortened}" if shortened else name

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from tenuto.errors import StuckError
+from tenuto.codec.frames import described
+from tenuto.errors import DecodingError, StuckError
 from tenuto.host.faults import brief, failed_at, innermost
 from tenuto.host.readable import error_or_why
 from tenuto.model.durations import point
@@ -17,6 +18,7 @@ from tenuto.store.reasons import sealed_by
 
 __all__ = ["RunError", "RunSummary", "plain_reason", "summary_of"]
 
+_GIVE_KEY: Final = "give it (codec=, --codec) to read why"
 _TWICE: Final = re.compile(r"^\w+ (\w+): (?=\1 )")  # class and code, before a text that begins with its code
 
 
@@ -60,11 +62,15 @@ def summary_of(record: RunRecord, error: bytes | None = None) -> RunSummary:
         None if record.started_at is None else point(record.started_at),
         None if record.completed_at is None else point(record.completed_at),
         record.attributes,
-        None if error is None else _error_of(error_or_why(error)),
+        None if error is None else _error_of(error),
     )
 
 
-def _error_of(error: BaseException) -> RunError:
+def _error_of(stored: bytes) -> RunError:
+    key = described(stored)
+    if key is not None:
+        return RunError(DecodingError.__name__, DecodingError.code, f"{key}; {_GIVE_KEY}", "")
+    error = error_or_why(stored)
     last = innermost(error)
     name, _, message = brief(last).partition(": ")
     return RunError(name, getattr(last, "code", None), message, failed_at(error))
@@ -76,6 +82,6 @@ def plain_reason(reason: str | None) -> str | None:
         return None
     key = sealed_by(reason)
     if key is not None:
-        return f"{key}; give it (codec=, --codec) to read why"
+        return f"{key}; {_GIVE_KEY}"
     plain = _TWICE.sub("", reason)
     return f"{STUCK}: {plain}" if plain.startswith(StuckError.code) else plain
