@@ -1,0 +1,59 @@
+"""Records the golden histories: `python scripts/record_histories.py [--write]`.
+
+Only histories without a file are written: one that is there is what an earlier state of the engine has stored, and has
+to replay for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import suppress
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tenuto.errors import RunCancelledError, RunFailedError
+from tenuto.testing import Engine, Recorded
+
+FOLDER = Path(__file__).parent.parent / "tests" / "golden" / "histories"
+
+
+def workflows() -> ModuleType:
+    """The module of the recorded workflows, loaded once under a name of its own."""
+    name = "tenuto_golden_workflows"
+    if name not in sys.modules:
+        spec = spec_from_file_location(name, FOLDER / "workflows.py")
+        if spec is None or spec.loader is None:
+            raise FileNotFoundError(FOLDER)
+        module = sys.modules[name] = module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return sys.modules[name]
+
+
+async def record(name: str, workflow: Any, args: tuple[Any, ...], drive: Any, *, crash: bool = False) -> Recorded:
+    """What the engine stores of a run today."""
+    workflows().attempts.clear()
+    engine = Engine(crash_everywhere=crash)
+    try:
+        run = await engine.start(workflow, *args, id=name)
+        await drive(engine, run)
+        with suppress(RunFailedError, RunCancelledError):  # some are made to end so; their rows say how
+            await run.result()
+        return await run.record()
+    finally:
+        engine.close()
+
+
+async def main() -> None:
+    for name, workflow, args, drive in workflows().HISTORIES:
+        path = FOLDER / f"{name}.json"
+        found = await record(name, workflow, args, drive)
+        if "--write" in sys.argv and not path.exists():
+            found.save(path)
+        print(name, len(found.rows), "rows", "" if path.exists() else "(not kept)")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
