@@ -1,0 +1,16 @@
+"""What the engine takes from the machine: clocks, entropy, threads, pace.
+
+The host and the stores get them as a `System` and reach for nothing else of this kind (a lint rule holds it), so tests
+and simulation run the shipped host on other ones.
+"""
+
+from tenuto.system.clock import Clock
+from tenuto.system.control import Control
+from tenuto.system.entropy import Entropy
+from tenuto.system.lane import Lane
+from tenuto.system.pace import Pace
+from tenuto.system.real import REAL
+from tenuto.system.runner import Runner
+from tenuto.system.system import System
+
+__all__ = ["REAL", "Clock", "Control", "Entropy", "Lane", "Pace", "Runner", "System"]

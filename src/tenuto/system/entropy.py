@@ -1,0 +1,23 @@
+"""Randomness that nobody can guess: ids, tokens, nonces."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Protocol
+
+__all__ = ["Entropy", "RealEntropy"]
+
+
+class Entropy(Protocol):
+    """A source of random bytes. Never workflow code's: its random numbers are the same on every replay."""
+
+    def token(self, size: int) -> bytes:
+        """Return that many random bytes."""
+        ...
+
+
+class RealEntropy:
+    """The operating system's source."""
+
+    def token(self, size: int) -> bytes:
+        return secrets.token_bytes(size)
