@@ -74,11 +74,15 @@ def check(
     program = load(sources, strict=strict, bound=bound)
     shown = [found for found in program.diagnostics if found.code not in ignore]
     workflows, activities = _counts(program)
-    ok = not shown if warnings_as_errors else all(found.severity != "error" for found in shown)
+    unused = [] if bound is None else bound.unused(program.resolution.activities)
+    ok = not (shown or unused) if warnings_as_errors else all(found.severity != "error" for found in shown)
     if as_json:
         found = [diagnostic_json(one) for one in shown]
-        print_json({"ok": ok, "workflows": workflows, "activities": activities, "diagnostics": found})
+        document = {"ok": ok, "workflows": workflows, "activities": activities, "diagnostics": found}
+        print_json(document if bound is None else {**document, "unused": unused})
     else:
+        for name in unused:
+            click.secho(f"--bindings {bindings}: there is no activity {name} in this program", fg="yellow", err=True)
         _print_diagnostics(shown, sources)
         click.secho(count_line(shown, workflows, activities), fg="green" if ok and not shown else None, bold=True)
     raise SystemExit(0 if ok else 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 from typing import Any
@@ -19,7 +19,7 @@ from tenuto.twf.source import Source
 
 from .twf_input import STDIN, UsageProblem, load_provided, read_sources
 
-__all__ = ["arguments_of", "failure_json", "load", "plain", "print_outcome", "workflow_name"]
+__all__ = ["arguments_of", "by_position", "failure_json", "load", "plain", "print_outcome", "workflow_name"]
 
 
 def load(paths: Sequence[str], bindings: str | None) -> tuple[CompiledProgram, Bindings]:
@@ -68,20 +68,28 @@ def workflow_name(program: CompiledProgram, asked: str | None) -> str:
 
 
 def arguments_of(program: CompiledProgram, name: str, given: Sequence[str]) -> list[Any]:
-    """Arguments by position; what is no JSON is a string."""
-    parameters = program.workflows[name].parameters.names
+    """Arguments by position; what is no JSON is a string, and so is what a parameter of type `string` gets."""
+    texts = program.workflows[name].parameters.texts
     found: dict[str, Any] = {}
     for text in given:
         key, equals, value = text.partition("=")
         if not equals:
             raise UsageProblem(f"--arg {text}: write NAME=JSON")
+        decoded = from_json(value)
+        found[key] = value if key in texts and not isinstance(decoded, str) else decoded
+    return by_position(program, name, found)
+
+
+def by_position(program: CompiledProgram, name: str, given: Mapping[str, Any]) -> list[Any]:
+    """The arguments of a workflow in the order of its parameters."""
+    parameters = program.workflows[name].parameters.names
+    for key in given:
         if key not in parameters:
             raise UsageProblem(f"--arg {key}: {name} takes {', '.join(parameters) or 'no arguments'}")
-        found[key] = from_json(value)
-    missing = [key for key in parameters if key not in found]
+    missing = [key for key in parameters if key not in given]
     if missing:
         raise UsageProblem(f"{name} needs --arg {' and --arg '.join(f'{key}=…' for key in missing)} (TWF505)")
-    return [found[key] for key in parameters]
+    return [given[key] for key in parameters]
 
 
 def from_json(text: str) -> Any:

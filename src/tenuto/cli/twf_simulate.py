@@ -18,7 +18,7 @@ from tenuto.twf.run import Bindings, CompiledProgram
 from tenuto.twf.run.values import is_list, text_of
 
 from .twf_input import UsageProblem, namespaces_of
-from .twf_outcome import arguments_of, failure_json, load, plain, print_outcome, workflow_name
+from .twf_outcome import arguments_of, by_position, failure_json, load, plain, print_outcome, workflow_name
 
 __all__ = ["simulate_command", "test_command"]
 
@@ -238,7 +238,7 @@ def _run_case(file: Path, number: int, case: Any, bindings: str | None) -> dict[
     given: Any = said.get("args", [])
     if isinstance(given, Mapping):
         named = cast("Mapping[str, Any]", given)
-        args = arguments_of(program, workflow, [f"{key}={json.dumps(value)}" for key, value in named.items()])
+        args = by_position(program, workflow, named)
     else:
         args = list(cast("list[Any]", given))
     found = _simulate(program, bound, workflow, args, said.get("script", []), stub=bool(said.get("stub")))

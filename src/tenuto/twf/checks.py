@@ -6,8 +6,9 @@ Warnings about a definition are given only when it has no error, so that a half-
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from inspect import Signature
 from typing import Final
 
 from .ast import Activity, ActivityTarget, File, Workflow, WorkflowTarget
@@ -32,20 +33,30 @@ _CLOSE_WORDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What a bindings module provides, by name; a function's value says whether it is pure."""
+    """What a bindings module provides, by name; a function's value says whether it is pure.
+
+    The signatures are those of the Python functions, as far as they have any.
+    """
 
     activities: frozenset[str] = frozenset()
     functions: Mapping[str, bool] = field(default_factory=dict[str, bool])
     workflows: frozenset[str] = frozenset()
+    activity_signatures: Mapping[str, Signature] = field(default_factory=dict[str, Signature])
+    function_signatures: Mapping[str, Signature] = field(default_factory=dict[str, Signature])
+
+    def unused(self, activities: Collection[str]) -> list[str]:
+        """The activities bound here that are none of these."""
+        return sorted(self.activities.difference(activities))
 
 
 def check(resolution: Resolution, syntax: Sequence[Diagnostic], bound: Bound | None = None) -> list[Diagnostic]:
     """Everything from 2xx on; `syntax` decides, with what is found here, which definitions are free of errors."""
     found: list[Diagnostic] = list(resolution.diagnostics)
+    unused = [] if bound is None else bound.unused(resolution.activities)
     for one in resolution.surveyed:
         found.extend(check_contexts(one))
         if bound is not None:
-            found.extend(_check_bindings(one, bound))
+            found.extend(_check_bindings(one, bound, unused))
     broken = errors_by_definition({one.file: None for one in resolution.surveyed}, [*syntax, *found])
     for one in resolution.surveyed:
         if one.definition.start not in broken.get(one.file.path, ()):
@@ -178,16 +189,52 @@ def _check_host_functions(one: Surveyed, bound: Bound | None) -> Iterator[Diagno
         yield diagnose(source, callee.start, callee.end, "TWF417", message, hint)
 
 
-def _check_bindings(one: Surveyed, bound: Bound) -> Iterator[Diagnostic]:
-    """TWF330 and TWF331."""
+def _check_bindings(one: Surveyed, bound: Bound, unused: Sequence[str]) -> Iterator[Diagnostic]:
+    """TWF330 and TWF331: what is not bound, and what is bound to something that does not fit."""
     source, definition = one.file.source, one.definition
-    if isinstance(definition, Activity) and not definition.body and definition.name.name not in bound.activities:
-        name = definition.name
-        message = f"activity {name.name} has neither a bound function nor statements"
-        yield diagnose(source, name.start, name.end, "TWF330", message, f'bind it with @b.activity("{name.name}")')
+    if isinstance(definition, Activity):
+        wrong = _wrong_binding(definition, bound, unused)
+        if wrong is not None:
+            yield diagnose(source, definition.name.start, definition.name.end, "TWF330", *wrong)
     for callee in _host_functions(one):
         if callee.name not in bound.functions:
             similar = nearest(callee.name, bound.functions)
             hint = f'did you mean "{similar}"?' if similar else f'bind it with @b.function("{callee.name}")'
             message = f"host function {callee.name} is not bound"
             yield diagnose(source, callee.start, callee.end, "TWF331", message, hint)
+            continue
+        named = [arg.key.name for arg in callee.call.args if arg.key is not None]
+        count = len(callee.call.args) - len(named)
+        problem = _misfit(bound.function_signatures.get(callee.name), count, named)
+        if problem is not None:
+            message = f"these arguments do not fit the function bound to {callee.name}: {problem}"
+            yield diagnose(source, callee.start, callee.end, "TWF331", message, "at run time this is TWF505")
+
+
+def _wrong_binding(activity: Activity, bound: Bound, unused: Sequence[str]) -> tuple[str, str] | None:
+    """What is wrong with an activity's binding, and what to do about it."""
+    name = activity.name.name
+    if name in bound.activities:
+        problem = _misfit(bound.activity_signatures.get(name), len(activity.params), [])
+        if problem is None:
+            return None
+        takes = _count(len(activity.params))
+        return f"activity {name} takes {takes}, which do not fit its function: {problem}", "at run time this is TWF505"
+    similar = nearest(name, unused)
+    if similar is not None:
+        message = f"activity {name} has no bound function, but {similar} has, which is no activity of this program"
+        return message, f'did you mean @b.activity("{name}")?'
+    if not activity.body:
+        return f"activity {name} has neither a bound function nor statements", f'bind it with @b.activity("{name}")'
+    return None
+
+
+def _misfit(signature: Signature | None, count: int, named: Sequence[str]) -> str | None:
+    """Why a call with so many arguments by position, and these by name, would be refused by Python."""
+    if signature is None:
+        return None
+    try:
+        signature.bind(*[None] * count, **dict.fromkeys(named))
+    except TypeError as error:
+        return str(error)
+    return None

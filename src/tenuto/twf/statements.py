@@ -308,7 +308,7 @@ class StatementParser(TargetParser):
             cases = self.indented(lambda: self.switch_line(orelse))
         else:
             self.has_block(first, complete=complete)
-        if not cases and orelse.body is None and complete and len(self.diagnostics) == known:
+        if not cases and complete and (orelse.body is not None or len(self.diagnostics) == known):
             self.muted = first in self.muted_lines
             self.report_at(first, "TWF143", "switch needs a case", "case value:")
         return Switch(self.starts[first], self.block_end(first), subject, cases, orelse.body)

@@ -133,6 +133,26 @@ def test_bindings_are_checked(folder: Path) -> None:
         sys.modules.pop("bound", None)
 
 
+def test_what_a_bindings_module_binds_in_vain_is_told(folder: Path) -> None:
+    (folder / "vain.py").write_text(
+        "from tenuto.twf import Bindings\nbindings = Bindings()\n"
+        "bindings.activity('Ship')(print)\nbindings.activity('Chrage')(print)\n"
+    )
+    (folder / "w.twf").write_text(
+        "workflow W():\n    activity Charge()\n\nactivity Charge():\n    f()\n".replace("    f()", "    x = 1")
+    )
+    try:
+        result = run("check", "--bindings", "vain", "w.twf")
+        assert result.exit_code == 1
+        assert "TWF330" in result.output
+        assert "Chrage" in result.output
+        assert "no activity Ship" in result.output
+        found = json.loads(run("check", "--json", "--bindings", "vain", "w.twf").stdout)
+        assert found["unused"] == ["Chrage", "Ship"]
+    finally:
+        sys.modules.pop("vain", None)
+
+
 # --- parse, symbols, deps
 
 

@@ -396,3 +396,37 @@ def serving(url: str, program: str) -> Iterator[None]:
     finally:
         stop.set()
         thread.join(20)
+
+
+ECHO = """workflow Echo(version: string, n: int, any: json) -> (list):
+    close [version, n, any]
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("1.2", "1.2"),
+        ("007", "007"),
+        ("true", "true"),
+        ("null", "null"),
+        ('{"a": 1}', '{"a": 1}'),
+        ('"1.2"', "1.2"),
+        ("a=b", "a=b"),
+        ("", ""),
+    ],
+)
+@pytest.mark.parametrize("command", ["run", "simulate"])
+def test_an_argument_for_a_string_is_text_and_others_are_json(command: str, given: str, shown: str) -> None:
+    write("echo.twf", ECHO)
+    store = ("--store", "memory://") if command == "run" else ()
+    args = ("--arg", f"version={given}", "--arg", "n=1", "--arg", "any=1.5")
+    document = json.loads(twf(command, "echo.twf", *args, *store, "--json").output)
+    assert document["result"] == [shown, 1, 1.5]
+
+
+def test_a_case_gives_its_arguments_as_they_are() -> None:
+    write("echo.twf", ECHO)
+    case = {"program": "echo.twf", "args": {"version": 1.2, "n": 1, "any": "x"}, "expect": {"result": [1.2, 1, "x"]}}
+    write("echo.sim.json", json.dumps(case))
+    assert twf("test", "echo.sim.json").exit_code == 0

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tenuto.twf.ast import Activity, MessageTarget, Workflow
 from tenuto.twf.checks import Bound
 from tenuto.twf.occurrences import occurrences
 from tenuto.twf.program import Program, decode, load
+from tenuto.twf.run import Bindings
 from tenuto.twf.source import Source
 
 
@@ -288,3 +291,50 @@ workflow W(n: int):
     assert isinstance(outer.owner, Workflow)
     assert [one.start for one in found.of(inner)] != [one.start for one in found.of(outer)]
     assert len(found.of(outer)) == len(found.of(inner)) == 2
+
+
+ORDERS = """workflow W():
+    activity Charge(1, 2) -> r
+    x = rate("no", currency: "NOK")
+    close r
+
+activity Charge(card: string, cents: int) -> (int):
+    return 1
+"""
+
+
+def bound_to(charge: Any, rate: Any = lambda country, currency=None: 1, name: str = "Charge") -> Bound:
+    bindings = Bindings()
+    bindings.activity(name)(charge)
+    bindings.function("rate", pure=True)(rate)
+    return bindings.bound()
+
+
+@pytest.mark.parametrize(
+    "charge",
+    [
+        lambda card, cents: 1,
+        lambda *args: 1,
+        lambda card, cents, more=None: 1,
+        print,
+    ],
+)
+def test_a_function_that_takes_the_parameters_of_its_activity_fits(charge: Any) -> None:
+    assert codes(ORDERS, bound=bound_to(charge)) == []
+
+
+@pytest.mark.parametrize("charge", [lambda card: 1, lambda card, cents, more: 1, lambda card, *, cents: 1, lambda: 1])
+def test_a_function_that_does_not_is_reported_at_the_activity(charge: Any) -> None:
+    assert codes(ORDERS, bound=bound_to(charge)) == [("a.twf", 6, "TWF330")]
+
+
+@pytest.mark.parametrize("rate", [lambda: 1, lambda country: 1, lambda country, rate: 1, lambda a, b, c: 1])
+def test_a_call_that_does_not_fit_its_host_function_is_reported_at_the_call(rate: Any) -> None:
+    assert codes(ORDERS, bound=bound_to(lambda card, cents: 1, rate)) == [("a.twf", 3, "TWF331")]
+
+
+def test_a_binding_under_a_misspelled_name_is_reported_at_the_activity_that_was_meant() -> None:
+    (found,) = program(ORDERS, bound=bound_to(lambda card, cents: 1, name="Chrage")).diagnostics
+    assert (found.code, found.span.line) == ("TWF330", 6)
+    assert "Chrage" in found.message
+    assert codes(ORDERS, bound=bound_to(lambda card, cents: 1, name="Ship")) == []  # of another program, perhaps

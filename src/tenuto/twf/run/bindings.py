@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, ParamSpec, TypeVar, Unpack, cast
 
 from tenuto.kernel.location import check_name
@@ -109,6 +111,8 @@ class Bindings:
             frozenset(self.activities),
             {name: function.pure for name, function in self.functions.items()},
             frozenset(name for workflow in self.workflows for name in (workflow.name, short_name(workflow.id))),
+            _signatures(self.activities),
+            _signatures(self.functions),
         )
 
     def include(self, other: Bindings) -> None:
@@ -123,6 +127,14 @@ class Bindings:
         before = known.get(name)
         if before is not None and before.fn is not fn and _origin(before.fn) != _origin(fn):
             raise ValueError(f"{sort} {name!r} is bound to {_origin(before.fn)} already")
+
+
+def _signatures(functions: Mapping[str, BoundFunction]) -> dict[str, inspect.Signature]:
+    found: dict[str, inspect.Signature] = {}
+    for name, function in functions.items():
+        with suppress(TypeError, ValueError):  # a builtin without one takes what it gets
+            found[name] = inspect.signature(function.fn)
+    return found
 
 
 def _origin(fn: object) -> str:

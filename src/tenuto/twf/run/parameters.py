@@ -16,12 +16,13 @@ __all__ = ["Parameters"]
 class Parameters:
     """The parameters of a definition or handler."""
 
-    __slots__ = ("_typed", "names", "what")
+    __slots__ = ("_typed", "names", "texts", "what")
 
     def __init__(self, what: str, params: Sequence[Param]) -> None:
         self.what = what
         self.names = [param.name.name for param in params]
         types = [(index, param.type.text) for index, param in enumerate(params) if param.type is not None]
+        self.texts = frozenset(self.names[index] for index, text in types if text == "string")
         self._typed = [(index, text) for index, text in types if text in ("duration", "timestamp")]
 
     def fit(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
