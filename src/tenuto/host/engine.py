@@ -44,11 +44,10 @@ from tenuto.host.limits import Limits, under_limits
 from tenuto.host.options import IfExists, StartOptions, WorkerOptions, place_in_queue
 from tenuto.host.programs import Programs, is_twf, loaded_library, pinned, version_of
 from tenuto.host.queueing import Queueing
-from tenuto.host.readable import error_or_why
 from tenuto.host.scheduling import Scheduling
 from tenuto.host.summaries import RunSummary, summary_of
 from tenuto.host.timers import open_timers
-from tenuto.host.undoing import failed_rollbacks, has_failed, say_failed
+from tenuto.host.undoing import has_failed, notes_of
 from tenuto.host.updates import Asked
 from tenuto.host.waiters import Ending, Waiters
 from tenuto.host.watching import RunEvent, watch
@@ -271,8 +270,7 @@ class NativeEngine(Scheduling, Queueing):
         metadata = [decode_metadata(value) for _, value in await self.store.rows(run_id, METADATA_PREFIX)]
         if not any(map(has_failed, metadata)):
             return ()
-        failed = failed_rollbacks(await self._rows(run_id), error_or_why)
-        return (say_failed(failed, recoverable=status == "failed"),)
+        return notes_of(await self._rows(run_id), status)
 
     async def history(self, run_id: str) -> list[HistoryEntry]:
         return history_of(await self._rows(run_id))

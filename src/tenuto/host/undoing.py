@@ -8,10 +8,19 @@ from typing import Any
 
 from tenuto.codec.values import load
 from tenuto.host.faults import brief, innermost
+from tenuto.host.readable import error_or_why
 from tenuto.kernel.location import text
 from tenuto.kernel.records import Metadata, Rows
 
-__all__ = ["FailedRollback", "RollbackOutcome", "failed_rollbacks", "has_failed", "rollback_of", "say_failed"]
+__all__ = [
+    "FailedRollback",
+    "RollbackOutcome",
+    "failed_rollbacks",
+    "has_failed",
+    "notes_of",
+    "rollback_of",
+    "say_failed",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +73,9 @@ def say_failed(failed: Sequence[FailedRollback], *, recoverable: bool) -> str:
     which = "; ".join(f"{one.location}: {brief(innermost(one.error))}" for one in failed)
     again = f"; `recover` runs {'it' if len(failed) == 1 else 'them'} again" if recoverable else ""
     return f"{count} failed: {which}{again}"
+
+
+def notes_of(rows: Rows, status: str) -> tuple[str, ...]:
+    """What the error of a run that ended in this status says besides: which handlers failed."""
+    failed = failed_rollbacks(rows, error_or_why)
+    return (say_failed(failed, recoverable=status == "failed"),) if failed else ()

@@ -15,7 +15,9 @@ from tenuto.errors import (
     UpdateFailedError,
     UpdateRejectedError,
 )
+from tenuto.host.faults import failure_text, noted, with_frames
 from tenuto.host.history import HistoryEntry, history_of
+from tenuto.host.undoing import notes_of
 from tenuto.host.updates import named
 from tenuto.kernel.location import check_name
 from tenuto.kernel.records import Mail, MailKind, UpdateStatus
@@ -61,9 +63,10 @@ class Run(Generic[T_co]):
             case "completed":
                 return cast("T_co", load(rows.output or b""))
             case "failed":
-                raise RunFailedError(f"run {self.id} failed") from load(rows.error or b"")
+                error = with_frames(load(rows.error or b""))
+                raise noted(RunFailedError(failure_text(self.id, error)), notes_of(rows, "failed")) from error
             case "cancelled":
-                raise RunCancelledError(f"run {self.id} was cancelled")
+                raise noted(RunCancelledError(f"run {self.id} was cancelled"), notes_of(rows, "cancelled"))
             case "parked":
                 raise AssertionError(f"run {self.id} is parked: {record.reason}")
             case status:

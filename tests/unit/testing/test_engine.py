@@ -417,3 +417,29 @@ async def test_a_workflow_can_be_started_by_its_name_and_with_bound_arguments(en
     assert (await (await engine.start(reminder.bind("bob"))).result())[0] == "BYE BOB"
     with pytest.raises(TypeError, match="no workflow"):
         await engine.start(note, "x")
+
+
+async def _gives_back(_what: str) -> None:
+    raise RuntimeError("cannot undo")
+
+
+@workflow(name="engine_undoes_badly")
+async def _undoes_badly() -> None:
+    await step("keep", _kept, "it", rollback=_gives_back, max_attempts=1)
+    raise ValueError("no way on")
+
+
+async def _kept(what: str) -> str:
+    return what
+
+
+async def test_the_error_of_a_failed_run_says_why_and_which_compensation_failed() -> None:
+    engine = Engine()
+    run = await engine.start(_undoes_badly)
+    with pytest.raises(RunFailedError) as failed:
+        await run.result()
+    assert str(failed.value) == f"run {run.id} failed: ValueError: no way on"
+    assert failed.value.__notes__ == [
+        "1 rollback handler failed: keep: RuntimeError: cannot undo; `recover` runs it again"
+    ]
+    assert engine.notices == ["the rollback handler of keep failed: RuntimeError"]
