@@ -16,10 +16,11 @@ import click
 
 from tenuto.app import Tenuto
 from tenuto.cli.loading import load_apps, load_object
+from tenuto.cli.output import cut, safe
 from tenuto.codec.sealing import Codec
-from tenuto.errors import ConfigError
+from tenuto.errors import ConfigError, StoreUnavailableError
 from tenuto.host.engine import NativeEngine
-from tenuto.kernel.location import parse
+from tenuto.kernel.location import check_name, parse
 from tenuto.model.durations import milliseconds
 from tenuto.store.clock import system_clock
 from tenuto.store.port import Store
@@ -42,7 +43,14 @@ __all__ = [
 T = TypeVar("T")
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-run_argument = click.argument("run_id", metavar="RUN")
+
+
+def _check_run(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """An id as a run may have it; `InvalidNameError`."""
+    return check_name(value)
+
+
+run_argument = click.argument("run_id", metavar="RUN", callback=_check_run)
 
 
 def check_location(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -124,11 +132,14 @@ class Place:
             yield app
 
     def require_file(self) -> None:
-        """`ConfigError` where a file is meant that is not there: most likely the folder is the wrong one."""
+        """Says that a file is not there; where none was named, most likely the folder is the wrong one."""
         path = getattr(self.plain_store(), "path", None)
-        if isinstance(path, Path) and not path.is_file():
-            folder = path.absolute().parent if self.url != DEFAULT_URL else Path.cwd()
-            raise ConfigError(f"no store here: there is no {path} in {folder}; name one with --url, or change folder")
+        if not isinstance(path, Path) or path.is_file():
+            return
+        if self.url == DEFAULT_URL:
+            here = Path.cwd()
+            raise ConfigError(f"no store here: there is no {path} in {here}; name one with --url, or change folder")
+        raise StoreUnavailableError(f"{path}: there is no such file; name another with --url")
 
     def store(self, *, read_only: bool) -> Store:
         """The store itself, not open."""
@@ -190,10 +201,12 @@ def _value(text: str, number: int) -> Any:
     try:
         return json.loads(text, parse_constant=_no_constant)
     except ValueError as error:
-        quoted = json.dumps(text, ensure_ascii=False)
+        quoted = json.dumps(cut(safe(text), 60), ensure_ascii=False)
         raise click.BadParameter(
             f"argument {number} is not JSON ({error}); a text is written with its quotes: '{quoted}'"
         ) from None
+    except RecursionError:
+        raise click.BadParameter(f"argument {number} nests too deep") from None
 
 
 def _no_constant(name: str) -> float:

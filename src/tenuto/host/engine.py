@@ -267,10 +267,11 @@ class NativeEngine(Scheduling, Queueing):
 
     async def _undone_badly(self, run_id: str, status: str) -> tuple[str, ...]:
         """Which rollback handlers failed, for the error of a run that ended so. Looked for in few rows first."""
-        metadata = [decode_metadata(value) for _, value in await self.store.rows(run_id, METADATA_PREFIX)]
-        if not any(map(has_failed, metadata)):
-            return ()
-        return notes_of(await self._rows(run_id), status)
+        with suppress(EnvironmentFault, RunNotFoundError):  # how it ended is known: no note is worth another error
+            metadata = [decode_metadata(value) for _, value in await self.store.rows(run_id, METADATA_PREFIX)]
+            if any(map(has_failed, metadata)):
+                return notes_of(await self._rows(run_id), status)
+        return ()
 
     async def history(self, run_id: str) -> list[HistoryEntry]:
         return history_of(await self._rows(run_id))
