@@ -459,8 +459,10 @@ class EncodingError(CodeFault):
     code = "TN129"
     fix = "use a type listed in the reference, or register the class with @serializable"
 
-    def __init__(self, path: str, type_name: str, why: str = "") -> None:
+    def __init__(self, path: str, type_name: str, why: str = "", fix: str = "") -> None:
         super().__init__(f"{path}: {why or f'a value of type {type_name} cannot be stored'}")
+        if fix:
+            self.fix = fix
         self.path = path
         self.type_name = type_name
 

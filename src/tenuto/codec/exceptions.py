@@ -5,7 +5,7 @@ Rules:
 1. Any exception can be stored: what of it cannot be encoded, or is too much, is left out.
 2. An exception is rebuilt as class, arguments and attributes, by `cls.__new__`; `__init__` does not run, because it
    made the arguments and attributes once and may want others.
-3. A class that is not loaded here gives a `RemoteError`, never a failure.
+3. A class that is not loaded here, or no `Exception`, gives a `RemoteError`, never a failure.
 """
 
 from __future__ import annotations
@@ -254,8 +254,8 @@ def _rebuild(fields: dict[str, Any]) -> BaseException:
     name: str = fields["t"]
     message: str = fields["m"]
     cls = find_class(name)
-    if cls is None or not issubclass(cls, BaseException):
-        return RemoteError(name, message)
+    if cls is None or not issubclass(cls, Exception):
+        return RemoteError(name, message)  # others would end the process, or the run, where they are raised again
     stored = fields.get("a", [])
     args: list[Any] = [message] if stored is None else stored
     if issubclass(cls, BaseExceptionGroup):

@@ -10,12 +10,24 @@ import inspect
 import sys
 from collections.abc import Callable
 from enum import Enum, Flag
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from tenuto.codec.classes import class_name, find_class, registered_id
+from tenuto.codec.mentions import is_mentioned, line_to_add
 from tenuto.codec.refusal import Refused
 
-__all__ = ["Form", "build", "check_findable", "form_of", "is_listed", "read_enum", "type_name"]
+__all__ = [
+    "IMPORT_IT",
+    "REGISTER_IT",
+    "Form",
+    "build",
+    "check_findable",
+    "form_of",
+    "is_listed",
+    "read_enum",
+    "registered_class",
+    "type_name",
+]
 
 
 class Form(NamedTuple):
@@ -26,6 +38,10 @@ class Form(NamedTuple):
     take: Callable[[Any], dict[str, Any]]
     make: Callable[[dict[str, Any]], Any]
 
+
+IMPORT_IT: Final = "import its module in the worker"
+REGISTER_IT: Final = "register it with serializable()"
+_NOT_MENTIONED: Final = "no file of the project defines, imports or annotates it"
 
 # Only of classes that modules hold anyway; those of functions come and go.
 _forms: dict[type[Any], Form] = {}
@@ -52,6 +68,20 @@ def is_listed(cls: type[Any]) -> bool:
     return registered_id(cls) is not None or issubclass(cls, Enum | Exception) or form_of(cls) is not None
 
 
+def registered_class(name: str) -> type[Any]:
+    """The loaded class of this name, if stored data may build its objects."""
+    cls = find_class(name)
+    if cls is None:
+        raise Refused(f"the class {name} is not loaded", name, IMPORT_IT)
+    if registered_id(cls) is None and not is_mentioned(cls):
+        raise Refused(f"the class {name} is loaded, but not registered: {_NOT_MENTIONED}", name, _mention(cls))
+    return cls
+
+
+def _mention(cls: type[Any]) -> str:
+    return f"add {line_to_add(cls)!r} to a file of the project that the worker imports, or use serializable()"
+
+
 def check_findable(cls: type[Any]) -> str:
     """The stored name of a class, if a reader would find the class by it."""
     # Kept with the name: a class registered after its first use has a new one.
@@ -62,6 +92,8 @@ def check_findable(cls: type[Any]) -> str:
             raise Refused(why, type_name(cls))
         if find_class(name) is not cls:
             raise Refused(f"{type_name(cls)} is not what {name} names, so it could not be found again", type_name(cls))
+        if registered_id(cls) is None and not is_mentioned(cls) and not issubclass(cls, Exception):
+            raise Refused(f"{type_name(cls)} is not registered: {_NOT_MENTIONED}", type_name(cls), _mention(cls))
         _findable[cls] = name
     return name
 

@@ -18,7 +18,7 @@ from uuid import UUID
 from tenuto.codec import tags, texts
 from tenuto.codec.classes import find_class, find_definition, hooks_of
 from tenuto.codec.exceptions import read_exception
-from tenuto.codec.objects import build, form_of, is_listed, read_enum
+from tenuto.codec.objects import IMPORT_IT, REGISTER_IT, build, form_of, is_listed, read_enum, registered_class
 from tenuto.codec.refusal import Refused, is_dict, is_list, key_part
 
 __all__ = ["read"]
@@ -27,7 +27,6 @@ __all__ = ["read"]
 _Read: TypeAlias = Callable[[bytes, int, int], tuple[Any, int]]
 
 _FLOAT: Final = Struct(">d")
-_IMPORT_IT: Final = "import its module in the worker"
 
 
 def read(data: bytes, depth: int) -> Any:
@@ -227,10 +226,9 @@ def _level(make: Callable[[Any], Any]) -> _Read:
 
 
 def _read_object(data: bytes, at: int, room: int) -> tuple[Any, int]:
-    name, content, at = _name_and_content(data, at, room)
-    cls = find_class(name)
-    if cls is None:
-        raise Refused(f"the class {name} is not loaded", name, _IMPORT_IT)
+    name, at = _name(data, at, room)
+    cls = registered_class(name)
+    content, at = _content(data, at, room)
     hooks = hooks_of(cls)
     if hooks is not None:
         try:
@@ -247,17 +245,18 @@ def _read_object(data: bytes, at: int, room: int) -> tuple[Any, int]:
 
 
 def _read_definition(data: bytes, at: int, room: int) -> tuple[Any, int]:
-    name, captured, at = _name_and_content(data, at, room)
+    name, at = _name(data, at, room)
+    captured, at = _content(data, at, room)
     if captured is not None and not (is_dict(captured) and all(type(key) is str for key in captured)):
         raise Refused(f"the captured values of {name} are malformed", name)
     try:
         return find_definition(name, captured), at
     except LookupError:
-        raise Refused(f"the definition {name} is not loaded", name, _IMPORT_IT) from None
+        raise Refused(f"the definition {name} is not loaded", name, IMPORT_IT) from None
 
 
-def _name_and_content(data: bytes, at: int, room: int) -> tuple[str, Any, int]:
-    """The two items of an object. Together with a map of fields it is one level of nesting."""
+def _name(data: bytes, at: int, room: int) -> tuple[str, int]:
+    """The first of the two items of an object. Together with a map of fields it is one level of nesting."""
     if room < 1:
         _refuse("the value is nested too deep")
     if data[at] != 0x82:
@@ -265,8 +264,11 @@ def _name_and_content(data: bytes, at: int, room: int) -> tuple[str, Any, int]:
     name, at = _item(data, at + 1, 0)
     if type(name) is not str:
         _refuse("an object does not name its class")
-    content, at = _item(data, at, room if data[at] >> 5 == 5 else room - 1)
-    return name, content, at
+    return name, at
+
+
+def _content(data: bytes, at: int, room: int) -> tuple[Any, int]:
+    return _item(data, at, room if data[at] >> 5 == 5 else room - 1)
 
 
 def _list(content: Any, what: str) -> list[Any]:
@@ -279,8 +281,11 @@ def _make_class(name: Any) -> Any:
     if type(name) is not str:
         _refuse("a class has no name")
     cls = find_class(name)
-    if cls is None or not is_listed(cls):
-        raise Refused(f"the class {name} is not loaded, or not registered", name, _IMPORT_IT)
+    if cls is not None and issubclass(cls, Exception):
+        return cls  # what any stored exception may name
+    cls = registered_class(name)
+    if not is_listed(cls):
+        raise Refused(f"objects of the class {name} cannot be stored, and it is not registered", name, REGISTER_IT)
     return cls
 
 
@@ -289,10 +294,7 @@ def _make_enum(content: Any) -> Any:
     if len(pair) != 2 or type(pair[0]) is not str:
         _refuse("an enum's member is not a pair of names")
     name, member = pair
-    cls = find_class(name)
-    if cls is None:
-        raise Refused(f"the class {name} is not loaded", name, _IMPORT_IT)
-    return read_enum(cls, name, member)
+    return read_enum(registered_class(name), name, member)
 
 
 def _make_tuple(content: Any) -> tuple[Any, ...]:

@@ -134,7 +134,7 @@ def _write(value: Any, limits: ValueLimits) -> bytes:
     try:
         writer.value(value)
     except Refused as refused:
-        raise EncodingError(refused.path, refused.type_name, refused.why) from refused.__cause__
+        raise EncodingError(refused.path, refused.type_name, refused.why, refused.fix) from refused.__cause__
     return bytes(writer.out)
 
 

@@ -17,6 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, cast
 
+from tenuto.codec.projects import INSTALLED, is_project_file, use_listed
 from tenuto.errors import DirectiveError
 from tenuto.model.definition_source import definition_hash, not_compiled, source_file
 from tenuto.model.static_names import static_names
@@ -48,8 +49,6 @@ Kind: TypeAlias = Literal["workflow", "step", "class"]
 
 INTERACTIVE: Final = "<interactive>"
 ROOT_VARIABLE: Final = "TENUTO_ROOT"
-_INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
-_STANDARD_LIBRARY: Final = os.path.realpath(os.path.dirname(os.__file__)) + os.sep
 _OURSELVES: Final = os.path.realpath(os.path.dirname(os.path.dirname(__file__))) + os.sep
 
 
@@ -117,6 +116,7 @@ def use_packages(distributions: Iterable[str]) -> None:
     """Treat the files of these installed distributions as project files."""
     global _packages  # one process has one project
     _packages = frozenset(_normalise_distribution(name) for name in distributions)
+    use_listed(_is_listed)
 
 
 def project_root(file: str | os.PathLike[str]) -> Path:
@@ -189,7 +189,7 @@ def id_path(file: str | os.PathLike[str]) -> str:
 def _folder_prefix(folder: str, explicit: Path | None, named: str | None) -> str | None:
     """What the id paths of the files in a folder begin with; None where only a file itself can tell."""
     real = Path(os.path.realpath(folder))
-    if not real.is_dir() or not _INSTALLED.isdisjoint(real.parts):
+    if not real.is_dir() or not INSTALLED.isdisjoint(real.parts):
         return None
     root = project_root(real / "module.py")
     if root == real:
@@ -203,7 +203,7 @@ def _file_path(text: str) -> str:
     if archive is not None:
         return normalise(str(real.relative_to(archive)))
     for place in real.parents:
-        if place.name in _INSTALLED:
+        if place.name in INSTALLED:
             inside = real.relative_to(place)
             return f"@{_distribution(str(place), inside.as_posix())}/{normalise(str(inside))}"
     root = project_root(real)
@@ -230,15 +230,6 @@ def _distribution(site: str, inside: str) -> str:
 
 def _normalise_distribution(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def is_project_file(file: str | os.PathLike[str]) -> bool:
-    """Is this a source file of the user's: not the standard library, not installed, not Tenuto itself?"""
-    real = os.path.realpath(file)
-    parts = real.split(os.sep)
-    if not _INSTALLED.isdisjoint(parts):
-        return bool(_packages) and _is_listed(real)
-    return not real.startswith((_STANDARD_LIBRARY, _OURSELVES)) and not real.startswith("<")
 
 
 def _is_listed(real: str) -> bool:

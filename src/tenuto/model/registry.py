@@ -7,6 +7,7 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
+from tenuto.codec.projects import note_definition
 from tenuto.errors import AmbiguousNameError, DefinitionNotFoundError, DuplicateIdError
 from tenuto.model.definition_source import is_interactive
 from tenuto.model.ids import short_name
@@ -40,6 +41,7 @@ def register(definition: D) -> D:
     is typed in whatever was typed in before; any other definition with that id is a `DuplicateIdError`, and the first
     one stays.
     """
+    note_definition(definition.fn, definition)
     known = _by_id.setdefault(definition.id, definition)
     if known is definition:
         return definition

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Callable
@@ -88,10 +89,8 @@ def test_our_own_errors_keep_class_fields_and_text() -> None:
         lambda: ImportError("no", name="n", path="p"),
         lambda: SyntaxError("bad", ("f.py", 1, 2, "x =")),
         lambda: StopIteration(5),
-        lambda: SystemExit(3),
         lambda: json.JSONDecodeError("bad", "doc", 1),
         lambda: TimeoutError("late"),
-        lambda: KeyboardInterrupt(),
     ],
 )
 def test_built_in_exceptions_come_back_with_what_only_their_constructor_sets(
@@ -141,7 +140,27 @@ def test_groups_come_back_with_their_members(shop: Any) -> None:
     assert back.message == "two"
     assert type(back.exceptions[0]) is ValueError
     assert type(back.exceptions[1].exceptions[0]) is shop.CardError
-    assert type(load(dump(BaseExceptionGroup("b", [KeyboardInterrupt()])))) is BaseExceptionGroup
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        SystemExit(3),
+        KeyboardInterrupt(),
+        GeneratorExit(),
+        asyncio.CancelledError(),
+        BaseExceptionGroup("b", [KeyboardInterrupt()]),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_would_end_more_than_its_run_comes_back_as_a_remote_error(error: BaseException) -> None:
+    """K119: only subclasses of `Exception` are rebuilt; raised again the others would end a worker."""
+    back = load(dump(error))
+    assert type(back) is RemoteError
+    assert back.type_name.endswith(f":{type(error).__name__}")
+    caused = ValueError("why")
+    caused.__cause__ = error
+    assert type(load(dump(caused)).__cause__) is RemoteError
 
 
 def test_the_text_of_the_traceback_is_kept_through_storing_it_again() -> None:
