@@ -568,14 +568,19 @@ def _engine_of(url: str, options: WorkerOptions | None, limits: Limits | None, c
         store = store_of(url)
         return NativeEngine(store if codec is None else sealed(store, codec), options, limits)
     if codec is not None:
-        raise ConfigError("codec= is for our own stores; on a cluster give the client a payload codec of the SDK")
+        raise ConfigError(
+            "codec=: values on a Temporal cluster cannot be encrypted or compressed yet; leave it out, and keep secrets"
+            " out of values"
+        )
     try:
         from tenuto.temporal.engine import TemporalEngine
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "temporalio":
             raise
-        raise ConfigError("Temporal needs its SDK: pip install 'temporalio'") from None
-    return TemporalEngine(url, options)
+        raise ConfigError(
+            "Temporal needs its SDK: pip install temporalio (in a checkout of ours: pip install 'tenuto[temporal]')"
+        ) from None
+    return TemporalEngine(url, options, limits)
 
 
 # --- for synchronous programs

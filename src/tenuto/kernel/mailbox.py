@@ -103,6 +103,11 @@ class Mailbox:
     def buffered(self) -> int:
         return len(self._signals)
 
+    @property
+    def unread(self) -> tuple[Signal, ...]:
+        """Signals nobody has taken, oldest first."""
+        return tuple(self._signals.values())
+
     # --- facts
 
     def signal(self, fact: Signal) -> None:

@@ -26,6 +26,7 @@ from temporalio.exceptions import ApplicationError
 from tenuto.codec.values import dump, load
 from tenuto.errors import DefinitionNotFoundError
 from tenuto.host.definitions import find_handler
+from tenuto.host.limits import Limits
 from tenuto.host.runner import perform
 from tenuto.kernel.commands import RunRollback, RunStep
 from tenuto.kernel.operations import Err, Ok, StepSpec, TimedOut
@@ -34,6 +35,7 @@ from tenuto.model import registry
 from tenuto.model.definitions import Step
 from tenuto.model.steps import Attempt, StepCall, Subject
 from tenuto.temporal.closures import kept, under_way
+from tenuto.temporal.payloads import cut, ours, record_of
 
 __all__ = ["INTERRUPTED", "TIMED_OUT", "Activities", "Order", "pulse_of"]
 
@@ -71,12 +73,14 @@ def pulse_of(lease: timedelta) -> float:
 class Activities:
     """The activities of one worker. `threads` runs the steps that are plain functions."""
 
-    def __init__(self, threads: Executor) -> None:
+    def __init__(self, threads: Executor, limits: Limits) -> None:
         self._threads = threads
+        self._limits = limits
 
     @activity.defn(dynamic=True)
-    async def attempt(self, values: Sequence[RawValue]) -> bytes:
+    async def attempt(self, values: Sequence[RawValue]) -> RawValue:
         """One attempt; its value, encoded."""
+        self._limits.apply()  # for this task, and what it starts
         info = activity.info()
         order = Order(**load(values[1].payload.data))
         closure = kept(_key(info)) if info.is_local else None
@@ -94,7 +98,7 @@ class Activities:
                 closure.details = beats.details
         match outcome:
             case Ok(value):
-                return value
+                return ours(value)
             case TimedOut():
                 raise ApplicationError(f"attempt {info.attempt} ran out of time", b"", info.attempt, type=TIMED_OUT)
             case Err():
@@ -215,8 +219,8 @@ def _failure(order: Order, attempt: int, outcome: Err) -> ApplicationError:
     verdict = judge(spec, "", attempt, error, unencodable=outcome.unencodable, after_ms=outcome.after_ms)
     after = timedelta(milliseconds=outcome.after_ms) if outcome.after_ms is not None else None
     return ApplicationError(
-        str(error) or type(error).__name__,
-        outcome.error,
+        cut(str(error) or type(error).__name__),
+        record_of(error, outcome.error),
         attempt,
         outcome.unencodable,
         type=type(error).__name__,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import time
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Final, cast
@@ -20,11 +21,15 @@ from tenuto.errors import (
     RunNotFoundError,
     StoreUnavailableError,
 )
+from tenuto.temporal.payloads import ours
 from tenuto.temporal.settings import Address
 
 __all__ = ["Connection"]
 
-ANSWER_WITHIN = timedelta(seconds=10)  # of a worker, when a run is asked something
+# Of a worker, when a run is asked something. A task that went down with its worker is given to another one after ten
+# seconds, and until then nobody can answer for its run.
+ANSWER_WITHIN = timedelta(seconds=25)
+SHORTEST_WAIT: Final = 0.5  # seconds
 _NO_WORKER: Final = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.CANCELLED)
 _REFUSED: Final = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED)
 
@@ -69,19 +74,27 @@ class Connection:
 
     async def query(self, run_id: str, name: str, *args: bytes) -> bytes:
         """What a worker says about a run; `QueryFailedError` if it cannot, `StoreUnavailableError` if there is none."""
-        handle = self.handle(run_id)
+        until = time.monotonic() + ANSWER_WITHIN.total_seconds()
         async with self.asking(run_id):
             try:
-                return cast("bytes", await handle.query(name, args=args, result_type=bytes, rpc_timeout=ANSWER_WITHIN))
+                try:
+                    return await self._query(run_id, name, args, until)
+                except RPCError as error:
+                    if error.status not in _NO_WORKER or time.monotonic() > until - SHORTEST_WAIT:
+                        raise
+                return await self._query(run_id, name, args, until)  # its task was lost with a worker: once more
             except WorkflowQueryFailedError as error:
                 raise QueryFailedError(f"run {run_id} cannot be asked: {error}") from error
             except RPCError as error:
                 if error.status not in _NO_WORKER:
                     raise
-                raise StoreUnavailableError(
-                    f"no worker answers for run {run_id}: on Temporal, what a run has published is asked of a worker of"
-                    " its task queue"
-                ) from error
+                raise no_worker(run_id) from error
+
+    async def _query(self, run_id: str, name: str, args: Sequence[bytes], until: float) -> bytes:
+        wait = timedelta(seconds=max(SHORTEST_WAIT, until - time.monotonic()))
+        values = [ours(arg) for arg in args]
+        handle = self.handle(run_id)
+        return cast("bytes", await handle.query(name, args=values, result_type=bytes, rpc_timeout=wait))
 
     @asynccontextmanager
     async def asking(self, run_id: str) -> AsyncGenerator[None]:
@@ -115,3 +128,14 @@ class Connection:
         if error.status is RPCStatusCode.INVALID_ARGUMENT:
             return ConfigError(f"{where} cannot take this: {error.message}")
         return StoreUnavailableError(f"{where} did not answer ({error.status.name.lower()}): {error.message}")
+
+
+def no_worker(run_id: str) -> StoreUnavailableError:
+    """Nobody answered for a run."""
+    error = StoreUnavailableError(
+        f"no worker answers for run {run_id}: on Temporal, what a run has published is asked of a worker of its task"
+        " queue"
+    )
+    vars(error)["engine"] = f"asked for {ANSWER_WITHIN.total_seconds():g} seconds; the run itself is not touched"
+    vars(error)["fix"] = "start a worker that serves its task queue, and ask again"
+    return error

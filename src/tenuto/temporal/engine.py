@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, NoReturn
 
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
@@ -31,6 +31,7 @@ from tenuto.errors import (
 )
 from tenuto.host.explain import Explanation
 from tenuto.host.history import HistoryEntry
+from tenuto.host.limits import Limits, under_limits
 from tenuto.host.options import IfExists, StartOptions, WorkerOptions, place_in_queue
 from tenuto.host.queueing import LimitOptions, Verb
 from tenuto.host.schedules import ScheduleOptions, ScheduleSummary
@@ -49,13 +50,15 @@ from tenuto.store.port import CLOSED, RunFilter
 from tenuto.store.queues import QueueRecord
 from tenuto.temporal.connection import Connection
 from tenuto.temporal.live import CANCEL_WITHIN, HOOK_IS_OPEN, PUBLISHED
-from tenuto.temporal.looking import MEMO_ATTRIBUTES, Looking
+from tenuto.temporal.looking import MEMO_ATTRIBUTES, Found, Looking
 from tenuto.temporal.messages import Messages
-from tenuto.temporal.payloads import carried_error, value_of
+from tenuto.temporal.names import MEMO_OWNER
+from tenuto.temporal.owners import own_queue
+from tenuto.temporal.payloads import carried_error, ours, value_of
 from tenuto.temporal.performing import priority_of
 from tenuto.temporal.programs import memo_of
 from tenuto.temporal.schedules import Schedules
-from tenuto.temporal.settings import Address
+from tenuto.temporal.settings import Address, limits_of
 from tenuto.temporal.tasks import TASK, task_arguments
 from tenuto.temporal.worker import Workers
 
@@ -69,12 +72,13 @@ NAME_CHARACTERS: Final = 40  # of a step's name in the id of its task
 class TemporalEngine:
     """Every verb of the app, on a Temporal cluster."""
 
-    def __init__(self, url: str, options: WorkerOptions | None) -> None:
+    def __init__(self, url: str, options: WorkerOptions | None, limits: Limits | None = None) -> None:
+        self.limits = limits_of(limits)
         self._connection = Connection(Address.parse(url))
         self._looking = Looking(self._connection)
         self._schedules = Schedules(self._connection)
         self._messages = Messages(self._connection, self._looking)
-        self._workers = None if options is None else Workers(self._connection, options)
+        self._workers = None if options is None else Workers(self._connection, options, self.limits)
 
     async def open(self) -> None:
         await self._connection.open()
@@ -96,6 +100,7 @@ class TemporalEngine:
     async def resolve(self, name: str) -> str:
         return name if name.startswith("workflow//") else registry.find(name, "workflow").id
 
+    @under_limits
     async def start(self, target: str, args: Sequence[Any], kwargs: Mapping[str, Any], options: StartOptions) -> str:
         if isinstance(known := registry.get(target), Workflow):
             known.accept(args, kwargs)
@@ -117,20 +122,22 @@ class TemporalEngine:
     async def _start(
         self, target: str, call: bytes, run_id: str, options: StartOptions, reuse: WorkflowIDReusePolicy
     ) -> None:
-        place = place_in_queue(options, _own_queue(target))
+        place = place_in_queue(options, own_queue(target))
         if place["key"] is not None or place["partition"] is not None:
             _unsupported("start(key=, partition=)", "give the run an id, or use a task queue per partition")
         attributes = options.get("attributes")
-        memo: dict[str, Any] = {**memo_of(target), **({MEMO_ATTRIBUTES: dict(attributes)} if attributes else {})}
+        memo: dict[str, Any] = {**memo_of(target), MEMO_OWNER: self._connection.address.task_queue}
+        if attributes:
+            memo[MEMO_ATTRIBUTES] = dict(attributes)
         async with self._connection.asking(run_id):
             await self._connection.client.start_workflow(
                 target,
-                args=[call],
+                args=[ours(call)],
                 id=run_id,
                 task_queue=self._connection.address.task_queue_of(place["queue"]),
                 id_reuse_policy=reuse,
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-                memo=memo or None,
+                memo=memo,
                 start_delay=timedelta(milliseconds=place["delay_ms"]) if place["delay_ms"] else None,
                 priority=priority_of(place["priority"]),
             )
@@ -166,25 +173,29 @@ class TemporalEngine:
             return await self._looking.runs(which)
 
     async def for_each(self, which: RunFilter, verb: Verb, reason: str | None) -> int:
-        """To the runs that the cluster's list has now, one after the other; to how many it was done."""
+        """To the app's own runs that the cluster's list has now, one after the other; to how many it was done."""
         if verb not in ("cancel", "terminate", "delete"):
             _unsupported(f"{verb} of many runs", "`temporal workflow reset` with a query, or a signal")
         done = 0
-        for summary in await self.runs(replace(which, limit=MANY)):
-            if (summary.status in CLOSED) == (verb == "delete"):
+        async with self._connection.asking(""):
+            found = [item async for item in self._looking.ours(replace(which, limit=MANY), decide=False)]
+        for item in found:
+            if (item.summary.status in CLOSED) == (verb == "delete"):
                 with suppress(RunClosedError, RunNotFoundError):
-                    await self._do(verb, summary.id, reason)
+                    await self._do(verb, item, reason)
                     done += 1
         return done
 
-    async def _do(self, verb: Verb, run_id: str, reason: str | None) -> None:
+    async def _do(self, verb: Verb, found: Found, reason: str | None) -> None:
+        run_id = found.summary.id
         if verb == "cancel":
             await self.cancel(run_id, reason, None)
         elif verb == "terminate":
             await self.terminate(run_id, reason)
         else:
             client = self._connection.client
-            execution = WorkflowExecution(workflow_id=run_id)
+            # That execution and no other: a run that was started anew under the id is not the one on the list.
+            execution = WorkflowExecution(workflow_id=run_id, run_id=found.execution)
             async with self._connection.asking(run_id):
                 await client.workflow_service.delete_workflow_execution(
                     DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=execution)
@@ -192,6 +203,7 @@ class TemporalEngine:
 
     # --- tasks and queues
 
+    @under_limits
     async def enqueue(self, task: Any, args: Sequence[Any], options: QueueOptions) -> str:
         """A run of one step, on the task's own queue."""
         operation = queued_step("app.enqueue", task, tuple(args), options)
@@ -227,10 +239,11 @@ class TemporalEngine:
 
     # --- schedules
 
+    @under_limits
     async def schedule(
         self, name: str, target: str, args: Sequence[Any], kwargs: Mapping[str, Any], options: ScheduleOptions
     ) -> None:
-        await self._schedules.put(name, target, _own_queue(target), args, kwargs, options)
+        await self._schedules.put(name, target, own_queue(target), args, kwargs, options)
 
     async def schedules(self) -> list[ScheduleSummary]:
         return await self._schedules.list()
@@ -246,6 +259,7 @@ class TemporalEngine:
 
     # --- hooks
 
+    @under_limits
     async def send_hook(self, token: str, args: Sequence[object]) -> None:
         """A token leads to its run, which is asked whether it knows the secret half of it."""
         coded, _, secret = token.partition(".")
@@ -284,6 +298,7 @@ class TemporalEngine:
     def watch(self, run_id: str) -> AsyncIterator[RunEvent]:
         return self._looking.watch(run_id)
 
+    @under_limits
     async def query(self, run_id: str, query: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The published state is asked of a worker; what a query makes of it is computed here."""
         published: bytes | None = load(await self._connection.query(run_id, PUBLISHED))
@@ -293,9 +308,11 @@ class TemporalEngine:
 
     # --- messages
 
+    @under_limits
     async def signal(self, run_id: str, name: str, args: Sequence[object], message_id: str | None) -> None:
         await self._messages.signal(run_id, name, args, message_id)
 
+    @under_limits
     async def update(
         self,
         run_id: str,
@@ -342,11 +359,6 @@ class TemporalEngine:
         _unsupported(
             "supply", f"`temporal activity complete --workflow-id {run_id} --activity-id {location} --result JSON`"
         )
-
-
-def _own_queue(target: str) -> str:
-    workflow = registry.get(target)
-    return cast("Workflow[..., Any]", workflow).queue if isinstance(workflow, Workflow) else "default"
 
 
 def _seconds(timeout: Duration | None) -> float | None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.enums.v1 import EventType, PendingWorkflowTaskState
+from temporalio.api.enums.v1 import EventType, PendingActivityState, PendingWorkflowTaskState
+from temporalio.api.failure.v1 import Failure
 from temporalio.api.history.v1 import HistoryEvent
+from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
 from temporalio.client import (
     WorkflowExecution as Listed,
@@ -20,6 +25,7 @@ from temporalio.client import (
 
 from tenuto.codec.rows import decode_rows
 from tenuto.codec.values import load
+from tenuto.errors import DecodingError, RemoteError, RunNotFoundError
 from tenuto.host.explain import Explanation, PendingOperation
 from tenuto.host.history import HistoryEntry, history_of
 from tenuto.host.summaries import RunSummary
@@ -29,11 +35,16 @@ from tenuto.model.definitions import Workflow
 from tenuto.store.port import CLOSED, RunFilter
 from tenuto.temporal.connection import Connection
 from tenuto.temporal.live import MEMO_RUN_NO, ROWS
+from tenuto.temporal.names import id_of
+from tenuto.temporal.owners import is_ours
 from tenuto.temporal.programs import MEMO_PROGRAM, workflow_of
 
-__all__ = ["MEMO_ATTRIBUTES", "Looking", "status_of"]
+__all__ = ["MEMO_ATTRIBUTES", "Found", "Looking", "status_of"]
 
 MEMO_ATTRIBUTES: Final = "tenuto_attributes"
+AT_ONCE: Final = 20  # runs that are looked at together
+TOLD_BY_THE_RUN: Final = frozenset({"running", "suspended", "parked", "pending", "scheduled"})
+NEVER: Final = frozenset({"paused"})  # no run of a cluster is
 _ENDS: Final = {
     WorkflowExecutionStatus.COMPLETED: "completed",
     WorkflowExecutionStatus.FAILED: "failed",
@@ -43,10 +54,16 @@ _ENDS: Final = {
 }
 _QUERIES: Final = {
     "completed": "Completed",
-    "failed": "Failed",
     "cancelled": "Canceled",
     "terminated": "Terminated",
 }
+
+
+class Found(NamedTuple):
+    """A run on the cluster's list, and which execution of its id it is."""
+
+    summary: RunSummary
+    execution: str
 
 
 class _Memory(NamedTuple):
@@ -73,22 +90,24 @@ class Looking:
     async def status(self, run_id: str) -> tuple[str, str | None]:
         """The status, and why it is parked."""
         async with self._connection.asking(run_id):
-            description = await self._connection.handle(run_id).describe()
-            ended = _ENDS.get(description.status or WorkflowExecutionStatus.RUNNING)
-            if ended is not None:
-                return ended, None
-            raw = description.raw_description
-            task = raw.pending_workflow_task if raw.HasField("pending_workflow_task") else None
-            if task is not None and task.attempt > 1:
-                reason = _failure(await self._last_events(description))
-                if reason is not None:
-                    return "parked", reason
-            if _starts_later(description):
-                return "scheduled", None
-            if task is not None and task.state != _STARTED and description.history_length <= _LAST_EVENTS:
-                seen = {event.event_type for event in await self._last_events(description)}
-                if EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED not in seen:
-                    return "pending", None
+            return await self._status_of(await self._connection.handle(run_id).describe())
+
+    async def _status_of(self, description: WorkflowExecutionDescription) -> tuple[str, str | None]:
+        ended = _ENDS.get(description.status or WorkflowExecutionStatus.RUNNING)
+        if ended is not None:
+            return ended, None
+        raw = description.raw_description
+        task = raw.pending_workflow_task if raw.HasField("pending_workflow_task") else None
+        if task is not None and task.attempt > 1:
+            reason = _failure(await self._last_events(description))
+            if reason is not None:
+                return "parked", reason
+        if _starts_later(description):
+            return "scheduled", None
+        if task is not None and task.state != _STARTED and description.history_length <= _LAST_EVENTS:
+            seen = {event.event_type for event in await self._last_events(description)}
+            if EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED not in seen:
+                return "pending", None
         return "running" if task is not None or raw.pending_activities else "suspended", None
 
     async def _last_events(self, description: WorkflowExecutionDescription) -> Sequence[HistoryEvent]:
@@ -105,17 +124,48 @@ class Looking:
 
     async def runs(self, which: RunFilter) -> list[RunSummary]:
         """Those that fit, newest first, as far as the cluster's list is up to date."""
-        found: list[RunSummary] = []
-        async for execution in self._connection.client.list_workflows(_list_query(which)):
-            summary = await self._summary(execution)
-            if all(summary.attributes.get(key) == value for key, value in which.attributes.items()):
-                found.append(summary)
-            if len(found) >= which.limit:
-                break
-        return found
+        return [found.summary async for found in self.ours(which, decide=True)]
 
-    async def _summary(self, execution: Listed) -> RunSummary:
-        memo = await execution.memo()
+    async def ours(self, which: RunFilter, *, decide: bool) -> AsyncIterator[Found]:
+        """The app's own runs that fit, newest first. A list tells open from closed: `decide` what it does not tell."""
+        left = which.limit
+        async for batch in self._listed(which):
+            found = [item for item in batch if which.attributes.items() <= item.summary.attributes.items()]
+            if decide or which.status in TOLD_BY_THE_RUN:
+                found = await asyncio.gather(*map(self._decided, found))
+            for item in found:
+                if which.status is None or item.summary.status == which.status:
+                    yield item
+                    left -= 1
+                    if not left:
+                        return
+
+    async def _listed(self, which: RunFilter) -> AsyncIterator[list[Found]]:
+        """The app's own runs on the cluster's list, some at a time."""
+        if which.status in NEVER:
+            return
+        batch: list[Found] = []
+        async for execution in self._connection.client.list_workflows(_list_query(which)):
+            memo = await execution.memo()
+            if is_ours(self._connection.address, execution, memo):
+                batch.append(Found(self._summary(execution, memo), execution.run_id))
+            if len(batch) == AT_ONCE:
+                yield batch
+                batch = []
+        yield batch
+
+    async def _decided(self, found: Found) -> Found:
+        """The same with the status that the run has now: a list says only that it is open."""
+        summary = found.summary
+        if summary.status in CLOSED:
+            return found
+        try:
+            status, reason = await self.status(summary.id)
+        except RunNotFoundError:
+            return found  # deleted since
+        return found._replace(summary=replace(summary, status=status, reason=reason))
+
+    def _summary(self, execution: Listed, memo: Mapping[str, Any]) -> RunSummary:
         attributes: Mapping[str, Any] = memo.get(MEMO_ATTRIBUTES) or {}
         return RunSummary(
             id=execution.id,
@@ -157,8 +207,9 @@ class Looking:
         if status in ("pending", "scheduled"):
             return Explanation(run_id, status, reason, (), (), (), "a worker of its task queue")
         memory = await self._memory(run_id)
+        activities = await self._activities(run_id)
         pending = [
-            PendingOperation(entry.location, entry.kind, _WHAT.get(entry.kind, "is under way"))
+            _pending(entry, activities.get(id_of(entry.location)))
             for entry in history_of(memory.rows)
             if entry.status == "pending" and entry.kind in _WHAT
         ]
@@ -166,6 +217,12 @@ class Looking:
         causes += [operation.location for operation in pending]
         wakes = ", ".join(causes) or "a worker of its task queue"
         return Explanation(run_id, status, reason, tuple(pending), memory.signals, memory.updates, wakes)
+
+    async def _activities(self, run_id: str) -> dict[str, PendingActivityInfo]:
+        """What the server knows of steps under way, by their activity's id."""
+        async with self._connection.asking(run_id):
+            description = await self._connection.handle(run_id).describe()
+        return {activity.activity_id: activity for activity in description.raw_description.pending_activities}
 
     async def watch(self, run_id: str) -> AsyncIterator[RunEvent]:
         """Looks again whenever the server has recorded something."""
@@ -210,6 +267,36 @@ _WHAT: Final = {
 }
 
 
+def _pending(entry: HistoryEntry, activity: PendingActivityInfo | None) -> PendingOperation:
+    """An operation under way; of a step, what the server says of its attempts."""
+    if activity is None:
+        return PendingOperation(entry.location, entry.kind, _WHAT[entry.kind])
+    began = activity.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
+    attempt = activity.attempt
+    if not activity.HasField("last_failure"):
+        what = "is being run" if began else "waits for a worker of its task queue"
+        return PendingOperation(entry.location, entry.kind, what, attempt)
+    error = _error_of(activity.last_failure)
+    failed = f"failed {'once' if attempt == 2 else f'{attempt - 1} times'}"
+    if began:
+        what = f"{failed}, attempt {attempt} is being run"
+        return PendingOperation(entry.location, entry.kind, what, attempt, None, error)
+    again = activity.scheduled_time.ToDatetime(UTC)
+    what = f"{failed}, tries again at {again:%Y-%m-%d %H:%M:%S}Z"
+    return PendingOperation(entry.location, entry.kind, what, attempt, again, error)
+
+
+def _error_of(failure: Failure) -> Exception:
+    """What an attempt raised. The server keeps its class and message, and drops our record where that is long."""
+    details = failure.application_failure_info.details.payloads
+    if details:
+        with suppress(DecodingError):
+            recorded: Any = load(details[0].data)
+            if isinstance(recorded, Exception):
+                return recorded
+    return RemoteError(failure.application_failure_info.type or "Exception", failure.message)
+
+
 def _failure(newest_first: Sequence[HistoryEvent]) -> str | None:
     """Why the last workflow task failed, if that is the last thing that happened."""
     for event in newest_first:
@@ -227,7 +314,9 @@ def _starts_later(description: WorkflowExecutionDescription) -> bool:
 def _list_query(which: RunFilter) -> str:
     """The filter in the language of Temporal's lists. Text is quoted by doubling its quotes."""
     parts: list[str] = []
-    if which.status is not None:
+    if which.status == "failed":  # a run has no timeout of the server's, unless somebody else started it with one
+        parts.append("ExecutionStatus IN ('Failed', 'TimedOut')")
+    elif which.status is not None:
         parts.append(f"ExecutionStatus = '{_QUERIES.get(which.status, 'Running')}'")
     if which.target is not None:
         parts.append("WorkflowType = '{}'".format(which.target.replace("'", "''")))

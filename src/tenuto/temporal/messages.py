@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from temporalio.api.common.v1 import Payload, Payloads, WorkflowExecution
+from temporalio.api.common.v1 import Payloads, WorkflowExecution
 from temporalio.api.workflowservice.v1 import SignalWorkflowExecutionRequest
 from temporalio.client import WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
 from temporalio.common import RawValue
@@ -22,7 +22,7 @@ from tenuto.model.durations import Duration, milliseconds
 from tenuto.temporal.connection import Connection
 from tenuto.temporal.live import CANCEL_WITHIN, MEMO_RUN_NO
 from tenuto.temporal.looking import Looking
-from tenuto.temporal.payloads import carried_error, value_of
+from tenuto.temporal.payloads import carried_error, ours, payload_of, value_of
 from tenuto.twf.run import TwfWorkflow
 from tenuto.twf.run.library import library
 
@@ -44,7 +44,7 @@ class Messages:
         if library.programs and name != CANCEL_WITHIN:
             await self._check_signal(run_id, name, args)
         client = self._connection.client
-        payload = Payload(metadata={"encoding": b"binary/plain"}, data=dump(list(args)))
+        payload = payload_of(dump(list(args)))
         async with self._connection.asking(run_id):
             await client.workflow_service.signal_workflow_execution(
                 SignalWorkflowExecutionRequest(
@@ -99,7 +99,7 @@ class Messages:
         try:
             async with asyncio.timeout(limit_s) as limit, self._connection.asking(run_id):
                 try:
-                    return value_of(await handle.execute_update(name, args=[args], id=key, result_type=RawValue))
+                    return value_of(await handle.execute_update(name, args=[ours(args)], id=key, result_type=RawValue))
                 except WorkflowUpdateRPCTimeoutOrCancelledError:
                     # The SDK says this also when it is we who stop waiting.
                     if limit.when() is not None and limit.expired():

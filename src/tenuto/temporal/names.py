@@ -1,4 +1,4 @@
-"""Locations as a cluster's tools show them. The server has limits that ours do not."""
+"""Locations as a cluster's tools show them, and what a run's memo has. The server has limits that ours do not."""
 
 from __future__ import annotations
 
@@ -7,15 +7,20 @@ from typing import Final
 
 from tenuto.kernel.location import Location, text
 
-__all__ = ["activity_id", "shown"]
+__all__ = ["MEMO_OWNER", "activity_id", "id_of", "shown"]
 
+MEMO_OWNER: Final = "tenuto"  # whose run it is: the task queue of the URL of the app that started it
 LONGEST_ID: Final = 900  # bytes; the server's own limit is 1000
 LONGEST_SUMMARY: Final = 380  # bytes of JSON; the server's own limit is 400
 
 
 def activity_id(location: Location) -> str:
     """The text of a location; of a very long one, its beginning and what tells it from others."""
-    written = text(location)
+    return id_of(text(location))
+
+
+def id_of(written: str) -> str:
+    """The same of a location that is a text already."""
     if len(written.encode()) <= LONGEST_ID:
         return written
     return f"{written[:100]}…{blake2b(written.encode(), digest_size=16).hexdigest()}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from temporalio.exceptions import (
     ActivityError,
     ApplicationError,
@@ -17,14 +19,23 @@ from tenuto.errors import (
     ChildCancelledError,
     ChildFailedError,
     ChildTerminatedError,
+    DecodingError,
     StepFailedError,
     StepOutcomeUnknownError,
 )
 from tenuto.kernel.operations import Err, Ok, StepSpec, TimedOut
 from tenuto.temporal.activities import INTERRUPTED, TIMED_OUT
-from tenuto.temporal.payloads import carried_error, details_of
+from tenuto.temporal.payloads import carried_error, details_of, value_of
 
-__all__ = ["child_error", "plain_outcome", "step_outcome"]
+__all__ = ["child_error", "outcome_of", "plain_outcome", "step_outcome"]
+
+
+def outcome_of(result: Any, *, plain_is_ours: bool) -> Ok | Err:
+    """What came back from a step or a run, as a raw value; another language's may be one that nobody can read."""
+    try:
+        return Ok(value_of(result, plain_is_ours=plain_is_ours))
+    except DecodingError as error:
+        return Err(dump(error))
 
 
 def step_outcome(spec: StepSpec, location: str, error: BaseException) -> tuple[Ok | Err | TimedOut, int]:

@@ -23,7 +23,7 @@ from typing import Any, Final, cast
 from temporalio import workflow
 
 from tenuto.codec.values import dump, load
-from tenuto.errors import DecodingError, UnsupportedError
+from tenuto.errors import DecodingError, LimitError, UnsupportedError
 from tenuto.host.definitions import find_handler
 from tenuto.kernel.commands import CancelStep, RunStep
 from tenuto.kernel.facts import Done, Fact, UpdateAsked
@@ -32,11 +32,14 @@ from tenuto.kernel.location import Location
 from tenuto.kernel.location import patch as patch_segment
 from tenuto.kernel.operations import (
     ChildOp,
+    Continued,
     Err,
+    Failed,
     Handlers,
     Observed,
     Ok,
     Operation,
+    Outcome,
     RemovedMark,
     SideEffectOp,
     StepOp,
@@ -58,8 +61,16 @@ INLINE: Final = ""  # the queue of a step that names none; no queue can be calle
 class TemporalRun(Run):
     """One run in the memory of a Temporal worker."""
 
-    def __init__(self, rows: Rows, definition: Definition, main: Main, published: bytes | None) -> None:
+    def __init__(
+        self,
+        rows: Rows,
+        definition: Definition,
+        main: Main,
+        published: bytes | None,
+        excess: Callable[[bytes], LimitError | None],
+    ) -> None:
         super().__init__(rows, definition, main, dump, load, find_handler)
+        self._excess = excess
         self.published = published
         self.quiet = False  # Temporal is repeating what was said before
         self.clean_up_over = False  # the time that a cancellation allowed has passed
@@ -104,6 +115,12 @@ class TemporalRun(Run):
             super()._apply(fact)
         finally:
             self._vouched = False
+
+    def _root_outcome(self, root: asyncio.Task[Outcome]) -> Outcome:
+        """A chain that leaves more to its next run than the server takes fails, and undoes what it did."""
+        outcome = super()._root_outcome(root)
+        excess = self._excess(outcome.input) if isinstance(outcome, Continued) else None
+        return outcome if excess is None else Failed(self.dump(excess))
 
     def _done(self, fact: Done) -> None:
         node = self.history.find(fact.location)

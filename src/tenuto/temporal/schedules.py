@@ -29,6 +29,9 @@ from tenuto.model.definitions import encode_call
 from tenuto.model.durations import point
 from tenuto.store.housekeeping import Overlap, ScheduleRecord
 from tenuto.temporal.connection import Connection
+from tenuto.temporal.names import MEMO_OWNER
+from tenuto.temporal.payloads import ours
+from tenuto.temporal.programs import memo_of
 
 __all__ = ["Schedules"]
 
@@ -82,9 +85,10 @@ class Schedules:
         return Schedule(
             action=ScheduleActionStartWorkflow(
                 record.target,
-                args=[record.input],
+                args=[ours(record.input)],
                 id=record.name,
                 task_queue=self._connection.address.task_queue_of(record.queue),
+                memo={**memo_of(record.target), MEMO_OWNER: self._connection.address.task_queue},
             ),
             spec=ScheduleSpec(
                 cron_expressions=[] if record.cron is None else [record.cron],

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from threading import Lock
 from typing import Final, Protocol
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tenuto.errors import ConfigError
+from tenuto.host.limits import Limits
 from tenuto.store.urls import shown_url
 
-__all__ = ["DEFAULT_QUEUE", "Address", "Site"]
+__all__ = ["DEFAULT_QUEUE", "LIMITS", "VALUE_BYTES", "Address", "Site", "limits_of"]
 
 DEFAULT_QUEUE: Final = "default"  # the queue of everything that names none
+VALUE_BYTES: Final = 2 * 2**20 - 64 * 2**10  # the server's limit, less what is written around a value
+LIMITS: Final = Limits(value_bytes=VALUE_BYTES)
 _FORM: Final = "temporal://host:7233/namespace?task_queue=name"
+
+
+def limits_of(limits: Limits | None) -> Limits:
+    """The limits of an app on a cluster; `ConfigError` for those that only a store of ours can hold."""
+    if limits is None:
+        return LIMITS
+    held = ("value_bytes", "fan_out", "page")
+    others = [field.name for field in fields(Limits) if field.name not in held]
+    for name in others:
+        if getattr(limits, name) != getattr(LIMITS, name):
+            raise ConfigError(f"Limits({name}=): on a Temporal cluster the server has its own; leave it out")
+    return replace(limits, value_bytes=min(limits.value_bytes, VALUE_BYTES))
 
 
 class Closeable(Protocol):
@@ -77,6 +92,7 @@ class Site:
 
     task_queue: str = "tenuto"  # that stands for the queue `default`
     lease: timedelta = timedelta(seconds=30)  # how long a step's worker may be silent before it counts as lost
+    limits: Limits = LIMITS
     alive: set[Closeable] = field(default_factory=set["Closeable"])  # runs in memory
     lock: Lock = field(default_factory=Lock)  # they come and go on several threads
 

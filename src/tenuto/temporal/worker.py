@@ -11,6 +11,7 @@ from typing import Any, Final
 from temporalio.exceptions import TemporalError
 from temporalio.worker import Worker
 
+from tenuto.host.limits import Limits
 from tenuto.host.options import WorkerOptions
 from tenuto.model import registry
 from tenuto.model.definitions import Workflow
@@ -23,6 +24,7 @@ __all__ = ["Workers"]
 
 log = logging.getLogger("tenuto.temporal")
 
+LONGEST_TURN: Final = 8  # seconds; the server gives a task ten
 RESTART_AFTER: Final = 1.0  # seconds
 SORTS: Final[tuple[registry.Sort, ...]] = ("workflow", "step")
 
@@ -30,10 +32,10 @@ SORTS: Final[tuple[registry.Sort, ...]] = ("workflow", "step")
 class Workers:
     """Started with the app, stopped with it."""
 
-    def __init__(self, connection: Connection, options: WorkerOptions) -> None:
+    def __init__(self, connection: Connection, options: WorkerOptions, limits: Limits) -> None:
         self._connection = connection
         self._options = options
-        self._site = Site(connection.address.task_queue, timedelta(milliseconds=options["lease_ms"]))
+        self._site = Site(connection.address.task_queue, timedelta(milliseconds=options["lease_ms"]), limits)
         self._serving: list[asyncio.Task[None]] = []
         self._workers: dict[str, Worker] = {}  # by task queue
         self._stopping = False
@@ -46,7 +48,7 @@ class Workers:
         queues = options["queues"] if options["queues"] is not None else _known_queues()
         task_queues = list(dict.fromkeys(address.task_queue_of(queue) for queue in queues))
         self._threads = ThreadPoolExecutor(options["concurrency"], thread_name_prefix="tenuto-step")
-        activities = Activities(self._threads)
+        activities = Activities(self._threads, self._site.limits)
         for task_queue in task_queues:
             serving = self._serve(task_queue, activities)
             self._serving.append(asyncio.create_task(serving, name=f"tenuto-{task_queue}"))
@@ -64,7 +66,7 @@ class Workers:
     def _worker(self, task_queue: str, activities: Activities) -> Worker:
         options, lease, cached = self._options, self._site.lease, self._connection.address.cached_runs
         pulse = timedelta(seconds=pulse_of(lease))
-        return Worker(
+        worker = Worker(
             self._connection.client,
             task_queue=task_queue,
             workflows=[TenutoWorkflow],
@@ -80,6 +82,8 @@ class Workers:
             sticky_queue_schedule_to_start_timeout=min(lease, timedelta(seconds=10)),
             graceful_shutdown_timeout=timedelta(seconds=options["grace"]),
         )
+        _give_turns_time(worker)
+        return worker
 
     async def stop(self) -> None:
         self._stopping = True
@@ -92,6 +96,16 @@ class Workers:
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
             self._threads = None
+
+
+def _give_turns_time(worker: Worker) -> None:
+    """A turn that begins thousands of things takes seconds on a busy machine, and is no deadlock for that.
+
+    The SDK says two seconds, or never. Never would leave a thread to code that does not end, and say nothing.
+    """
+    workflows: Any = getattr(worker, "_workflow_worker", None)
+    if getattr(workflows, "_deadlock_timeout_seconds", None) is not None:
+        workflows._deadlock_timeout_seconds = LONGEST_TURN
 
 
 def _known_queues() -> list[str]:

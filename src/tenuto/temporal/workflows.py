@@ -13,8 +13,9 @@ from temporalio import workflow
 from temporalio.common import RawValue
 from temporalio.worker import Interceptor, WorkflowInboundInterceptor, WorkflowInterceptorClassInput
 
-from tenuto.errors import DefinitionNotFoundError
+from tenuto.errors import DecodingError, DefinitionNotFoundError
 from tenuto.temporal.live import LiveRun
+from tenuto.temporal.payloads import carries
 from tenuto.temporal.settings import Site
 
 __all__ = ["AtSite", "TenutoWorkflow"]
@@ -45,11 +46,16 @@ class TenutoWorkflow:
     def __init__(self, args: Sequence[RawValue]) -> None:
         functions: Any = workflow.extern_functions()  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         site: Any = functions.get(_SITE)
-        self._fault: DefinitionNotFoundError | None = None  # said by `run`: a task that fails here is not tidied up
+        self._fault: Exception | None = None  # said by `run`: a task that fails here is not tidied up
+        self._is_unreadable = False
         try:
             self._run = LiveRun(args, Site() if site is None else site())
         except DefinitionNotFoundError as error:
             self._fault = error
+        except DecodingError as error:  # no deploy makes it readable: the run fails, not its task
+            vars(error)["engine"] = "failed the run, which never began"
+            self._fault = carries(error)
+            self._is_unreadable = True
 
     @property
     def _live(self) -> LiveRun:
@@ -58,15 +64,16 @@ class TenutoWorkflow:
         return self._run
 
     @workflow.run
-    async def run(self, args: Sequence[RawValue]) -> bytes:
+    async def run(self, args: Sequence[RawValue]) -> RawValue:
         return await self._live.ending()
 
     @workflow.signal(dynamic=True)
     def signal(self, name: str, args: Sequence[RawValue]) -> None:
-        self._live.signal(name, args)
+        if not self._is_unreadable:
+            self._live.signal(name, args)
 
     @workflow.update(dynamic=True)
-    async def update(self, name: str, args: Sequence[RawValue]) -> bytes:
+    async def update(self, name: str, args: Sequence[RawValue]) -> RawValue:
         info = workflow.current_update_info()
         assert info is not None  # noqa: S101  # in an update
         return await self._live.update(info.id, name, args)
