@@ -212,10 +212,9 @@ class ForeignCallError(CodeFault, RuntimeError):
     code = "TN106"
     engine = "raised it at the call; nothing was recorded"
 
-    def __init__(self, call: str, fix: str = "put it in a step") -> None:
+    def __init__(self, call: str) -> None:
         super().__init__(f"{call} is not available in workflow code: it would not be the same on replay")
         self.call = call
-        self.fix = fix
 
     fix = "put it in a step"
 
@@ -850,6 +849,7 @@ class DecodingError(EnvironmentFault):
         super().__init__(f"{path}: {why}")
         self.path = path
         self.type_name = type_name
+        self.why = why
         self.fix_text = fix
 
     def __str__(self) -> str:

@@ -159,7 +159,7 @@ def _notes(error: BaseException) -> list[str]:
 def _message(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as broken:  # noqa: BLE001  # the class's own code; a broken text must not hide the error
+    except BaseException as broken:  # noqa: BLE001  # the class's own code; a broken text must not hide the error
         return f"(its text could not be made: {type(broken).__name__})"
 
 

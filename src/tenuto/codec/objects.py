@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, cast
 from tenuto.codec.classes import class_name, find_class, registered_id
 from tenuto.codec.mentions import is_mentioned, line_to_add
 from tenuto.codec.refusal import Refused
+from tenuto.kernel.interrupts import is_imposed
 
 __all__ = [
     "IMPORT_IT",
@@ -107,7 +108,9 @@ def build(name: str, cls: type[Any], form: Form, stored: dict[str, Any]) -> Any:
         stored = {field: value for field, value in stored.items() if field in form.fields}
     try:
         return form.make(stored)
-    except Exception as error:  # the class's own code: it may raise anything
+    except BaseException as error:  # the class's own code: it may raise anything
+        if is_imposed(error):
+            raise
         raise Refused(f"{name} did not take its stored fields: {type(error).__name__}", name, _FIX) from error
 
 

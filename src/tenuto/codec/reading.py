@@ -20,6 +20,7 @@ from tenuto.codec.classes import find_class, find_definition, hooks_of
 from tenuto.codec.exceptions import read_exception
 from tenuto.codec.objects import IMPORT_IT, REGISTER_IT, build, form_of, is_listed, read_enum, registered_class
 from tenuto.codec.refusal import Refused, is_dict, is_list, key_part
+from tenuto.kernel.interrupts import is_imposed
 
 __all__ = ["read"]
 
@@ -166,7 +167,9 @@ def _in(key: Any, items: dict[Any, Any] | set[Any]) -> bool:
     try:
         hash(key)  # a set looks for a set inside it by a trick that does without
         return key in items
-    except Exception as error:  # noqa: BLE001  # a stored object's own `__hash__` or `__eq__`: it may raise anything
+    except BaseException as error:  # a stored object's own `__hash__` or `__eq__`: it may raise anything
+        if is_imposed(error):
+            raise
         raise Refused(f"a {type(key).__name__} cannot be a key: {type(error).__name__}") from None
 
 
@@ -233,7 +236,9 @@ def _read_object(data: bytes, at: int, room: int) -> tuple[Any, int]:
     if hooks is not None:
         try:
             return hooks.deserialize(content), at
-        except Exception as error:  # the class's own code: it may raise anything
+        except BaseException as error:  # the class's own code: it may raise anything
+            if is_imposed(error):
+                raise
             why = f"the deserializer of {name} raised {type(error).__name__}"
             raise Refused(why, name, "make it accept what was once stored") from error
     form = form_of(cls)

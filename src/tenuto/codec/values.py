@@ -10,12 +10,14 @@ Rules:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
 import cbor2
 
+from tenuto.codec import tags
 from tenuto.codec.frames import GIVE_IT, described
 from tenuto.codec.limits import DEFAULT_LIMITS, IN_FORCE, ValueLimits
 from tenuto.codec.reading import read
@@ -23,7 +25,7 @@ from tenuto.codec.refusal import Refused, is_dict
 from tenuto.codec.writing import SCALARS, Writer
 from tenuto.errors import DecodingError, EncodingError, LimitError
 
-__all__ = ["DEFAULT_LIMITS", "ValueLimits", "dump", "dump_call", "dump_error", "dump_plain_call", "load"]
+__all__ = ["DEFAULT_LIMITS", "ValueLimits", "dump", "dump_call", "dump_error", "dump_plain_call", "dump_result", "load"]
 
 _CONTAINERS: Final = frozenset({list, dict})
 # Up to so many items our own writer is faster than the look that cbor2 needs.
@@ -39,6 +41,13 @@ _NUMBERS: Final = tuple(cbor2.dumps(number) for number in range(_AT_HAND))
 _NAMED_CALLS: Final = tuple(_PAIR + _ARRAYS[0] + head for head in _MAPS)
 # What most steps return: nothing, yes or no, a small number.
 _ONE_BYTE: Final = {cbor2.dumps(value): value for value in (None, False, True, *range(24))}
+# The heads of what a class of the user's has a say in: members of enums, objects, exceptions, definitions, classes.
+_OF_CLASSES: Final = re.compile(
+    b"|".join(
+        re.escape(bytes((0xD9, *tag.to_bytes(2, "big"))))
+        for tag in (tags.ENUM, tags.OBJECT, tags.EXCEPTION, tags.DEFINITION, tags.CLASS)
+    )
+)
 # Below this size our own reader is faster than cbor2 and the check of what it gave.
 _SHORT_CUT_BYTES: Final = 128
 
@@ -103,6 +112,21 @@ def dump_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
 @lru_cache(maxsize=1024)  # of parameters: few, and each in every call
 def _name(name: str) -> bytes:
     return cbor2.dumps(name)
+
+
+def dump_result(value: Any) -> bytes:
+    """The bytes of a value while it is at hand: refused with `EncodingError` also if `load` would refuse them.
+
+    What has no classes in it can always be read back, and costs a look.
+    """
+    data = dump(value)
+    if type(value) not in SCALARS and _OF_CLASSES.search(data) is not None:
+        try:
+            load(data)
+        except DecodingError as error:
+            why = f"it could be written but not read back: {error.why}"
+            raise EncodingError(error.path, error.type_name, why) from error.__cause__
+    return data
 
 
 def dump_error(error: BaseException, limits: ValueLimits = DEFAULT_LIMITS) -> bytes:

@@ -27,6 +27,7 @@ from tenuto.codec.limits import ValueLimits
 from tenuto.codec.objects import Form, check_findable, form_of, is_listed, type_name
 from tenuto.codec.refusal import Refused, key_part
 from tenuto.errors import LimitError
+from tenuto.kernel.interrupts import is_imposed
 
 __all__ = ["SCALARS", "Writer"]
 
@@ -238,7 +239,9 @@ def _write_object(form: Form, writer: Writer, value: object) -> None:
     name = check_findable(cls)
     try:
         fields = form.take(value)
-    except Exception as error:  # a field may be a property of the user's: it may raise anything
+    except BaseException as error:  # a field may be a property of the user's: it may raise anything
+        if is_imposed(error):
+            raise
         raise Refused(f"a field of {type_name(cls)} raised {type(error).__name__}", type_name(cls)) from error
     writer.pair(tags.OBJECT, name)
     writer.map(fields.items())
@@ -248,7 +251,9 @@ def _write_hooked(hooks: Hooks, writer: Writer, value: object) -> None:
     cls = type(value)
     try:
         data = hooks.serialize(value)
-    except Exception as error:  # the class's own code: it may raise anything
+    except BaseException as error:  # the class's own code: it may raise anything
+        if is_imposed(error):
+            raise
         why = f"the serializer of {type_name(cls)} raised {type(error).__name__}"
         raise Refused(why, type_name(cls)) from error
     writer.pair(tags.OBJECT, check_findable(cls))

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any, cast
 
-from tenuto.codec.values import dump
+from tenuto.codec.values import dump, dump_result
 from tenuto.errors import EncodingError, LimitError, RetryableError
 from tenuto.kernel.commands import RunRollback, RunStep
+from tenuto.kernel.interrupts import is_imposed
 from tenuto.kernel.operations import Err, Ok
 from tenuto.model.durations import milliseconds
 from tenuto.model.steps import Attempt, run_attempt, run_rollback
@@ -30,20 +31,22 @@ async def perform(command: RunStep | RunRollback, attempt: Attempt, threads: Exe
             handler = cast("Callable[[Any], object]", command.handler)
             await run_rollback(handler, command.result, attempt, threads)
             value = None
-    except Exception as error:  # noqa: BLE001  # edge 1 of 3: a step may raise anything; it becomes data
-        return Err(dump(error), after_ms=_asked_delay(error))
     except asyncio.CancelledError as error:
         current = asyncio.current_task()
         if current is None or current.cancelling():
             raise
         return Err(dump(error))  # out of the step's own code: nobody asked it to stop
+    except BaseException as error:  # edge 1 of 3: a step may raise anything; it becomes data
+        if is_imposed(error):
+            raise
+        return Err(dump(error), after_ms=_asked_delay(error))
     try:
-        return Ok(dump(value))
+        return Ok(dump_result(value))
     except (EncodingError, LimitError) as error:
         return Err(dump(error), unencodable=True)
 
 
-def _asked_delay(error: Exception) -> int | None:
+def _asked_delay(error: BaseException) -> int | None:
     if not isinstance(error, RetryableError) or error.after is None:
         return None
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 
@@ -43,6 +44,8 @@ from tenuto.model.main import run_main
 from tenuto.store.port import Claim, Lease, NewRun, RunRecord, Store, TurnCommit, TurnResult, UnreadableRun
 
 __all__ = ["HeldRun"]
+
+log = logging.getLogger("tenuto.host")
 
 _MAIL = mail_key(0)[:2]
 
@@ -205,7 +208,7 @@ class HeldRun:
         run, self.run = self.run, None
         if run is not None:
             for name in run.close():
-                self.notices.append(f"{name} refused to close")
+                log.warning("run %s: %s refused to close", self._require().id, name)
             run.forget()
 
     @property
@@ -358,7 +361,11 @@ class HeldRun:
         self._touched = False
         facts, self._facts = self._facts, []
         assert self.run is not None  # noqa: S101  # loaded by take
-        turn = self.run.take_turn(facts, now)
+        try:
+            turn = self.run.take_turn(facts, now)
+        except BaseException:  # a signal of the process: the turn is dropped, and with it what it has half done
+            self.drop()
+            raise
         if turn.notices:
             self.notices.extend(turn.notices)
         if turn.goes_on:

@@ -1,7 +1,8 @@
-"""Telling an exception that user code raised from one that a signal of the process put there.
+"""Telling an exception that user code raised from one that was put there.
 
 A handler of a signal runs between two instructions of whatever the main thread is doing: what it raises comes out of
 user code without being the code's. `KeyboardInterrupt` and `SystemExit` are all that such handlers raise in practice.
+`GeneratorExit` comes from a coroutine that is closed while it waits.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ from opcode import opmap
 from types import CodeType, TracebackType
 from typing import Any, Final
 
-__all__ = ["is_interrupt"]
+__all__ = ["is_imposed"]
 
 _RAISE: Final = opmap["RAISE_VARARGS"]
 
 
-def is_interrupt(error: BaseException) -> bool:
-    """True if a signal of the process caused this exception, not the code it came out of."""
-    if not isinstance(error, KeyboardInterrupt | SystemExit):
+def is_imposed(error: BaseException) -> bool:
+    """True if a signal of the process, or a closing, caused this exception, not the code that it came out of."""
+    if isinstance(error, Exception) or not isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
         return False
     handlers = _handlers()
     last: TracebackType | None = None
@@ -27,8 +28,8 @@ def is_interrupt(error: BaseException) -> bool:
         if at.tb_frame.f_code in handlers:
             return True
         last, at = at, at.tb_next
-    # Python's own handler of Ctrl-C has no frame: then the innermost one was interrupted anywhere but at a `raise`.
-    return isinstance(error, KeyboardInterrupt) and last is not None and not _raises(last)
+    # Python's own handler of Ctrl-C has no frame, nor has a closing: then the innermost frame was doing something else.
+    return not isinstance(error, SystemExit) and last is not None and not _raises(last)
 
 
 def _raises(at: TracebackType) -> bool:

@@ -29,7 +29,7 @@ from weakref import WeakSet
 
 from tenuto.errors import Evicted, ForeignCallError, RunawayTurnError
 from tenuto.kernel.closing import close
-from tenuto.kernel.interrupts import is_interrupt
+from tenuto.kernel.interrupts import is_imposed
 from tenuto.kernel.scope import Scope, current_scope
 from tenuto.kernel.tasks import Awaited, Future, Handle, Task, TimerHandle, forget, is_coroutine
 
@@ -148,10 +148,9 @@ class Loop(asyncio.AbstractEventLoop):
         caller = _calling_construct()
         if caller is _AS_COMPLETED and _AS_COMPLETED is not _WAIT_FOR:
             coro.close()
-            raise ForeignCallError(
-                "asyncio.as_completed on bare coroutines",
-                "pass it tasks (asyncio.create_task): of coroutines it makes a set, which has another order each time",
-            )
+            refused = ForeignCallError("asyncio.as_completed on bare coroutines")
+            refused.fix = "pass it tasks, asyncio.create_task(...): of coroutines it makes a set, whose order changes"
+            raise refused
         parent = current_scope.get()
         context = context if context is not None else copy_context()
         if self._owner.inert:
@@ -293,7 +292,7 @@ class Loop(asyncio.AbstractEventLoop):
                 ready.clear()
 
     def _raised(self, handle: Handle, error: BaseException) -> None:
-        if is_interrupt(error):
+        if isinstance(error, KeyboardInterrupt | SystemExit) and is_imposed(error):
             raise error
         if isinstance(error, Evicted) or _is_task(handle.callback):
             return  # the turn is being dropped; or asyncio has made it the task's outcome already

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tenuto.errors import (
     FatalError,
+    NotInWorkflowError,
     RemoteError,
     RollbackError,
     StepExhaustedError,
@@ -16,6 +17,10 @@ from tenuto.errors import (
 from tenuto.kernel.operations import StepSpec
 
 __all__ = ["GiveUp", "Retry", "delay_ms", "judge"]
+
+
+# A call of the model in a step's body is refused as often as it is tried.
+_FATAL: Final = (FatalError, RollbackError, NotInWorkflowError)
 
 
 class Retry(NamedTuple):
@@ -47,7 +52,7 @@ def judge(
     """What follows attempt number `attempts`, which ended with `error`."""
     if unencodable:  # its effect has happened; running it again would only repeat that
         return _give_up(StepFailedError, spec, location, attempts, "encode", error)
-    if not timed_out and (isinstance(error, FatalError | RollbackError) or _listed(error, spec.no_retry)):
+    if not timed_out and (isinstance(error, _FATAL) or _listed(error, spec.no_retry)):
         return _give_up(StepFailedError, spec, location, attempts, "fatal", error)
     if attempts >= spec.max_attempts:
         if timed_out:

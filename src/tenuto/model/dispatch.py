@@ -27,7 +27,7 @@ from tenuto.errors import HandlerReturnError, Reject, UpdateFailedError
 from tenuto.kernel.location import Segment
 from tenuto.kernel.operations import Commit, Dispatch, Err, Handlers, Ok, SleepOp
 from tenuto.model.definitions import ContinueAsNew
-from tenuto.model.place import Place, Receiving, current, entered, here
+from tenuto.model.place import Place, Receiving, current, entered, here, is_control
 from tenuto.model.replies import HANDLER_RESULTS, Async, NoReply, Received, Reply, Stop, Update
 from tenuto.model.scopes import opened, outside
 from tenuto.model.waiting import any_done, cancel_all, ended
@@ -180,7 +180,9 @@ class Dispatcher:
         except CancelledError as error:
             answer = self._failure(dispatch, "cancelled", error)
             raise
-        except Exception as error:  # noqa: BLE001  # part of the model's contract: a handler may raise anything; the run goes on
+        except BaseException as error:  # part of the model's contract: a handler may raise anything; the run goes on
+            if is_control(error, self._port):
+                raise
             answer = self._failure(dispatch, "handler", error)
         finally:
             if answer is not None and dispatch.update_id is not None:
@@ -202,7 +204,7 @@ class Dispatcher:
                 self._port.log(f"handler of signal {dispatch.name!r} raised {type(error).__name__}: {error}")
             return None
         failed = UpdateFailedError(why)
-        failed.__cause__ = error if isinstance(error, Exception) else None
+        failed.__cause__ = error if why == "handler" else None
         return Err(dump_error(failed))
 
     # --- the state
@@ -240,7 +242,9 @@ class Dispatcher:
                     validator(deepcopy(self.state), *args)
             except Reject as refusal:
                 return refusal.reason
-            except Exception as error:  # noqa: BLE001  # part of the model's contract: whatever a validator raises rejects
+            except BaseException as error:  # part of the model's contract: whatever a validator raises rejects
+                if is_control(error, self._port):
+                    raise
                 return str(error) or type(error).__name__
             return None
 

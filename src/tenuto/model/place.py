@@ -14,7 +14,8 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from weakref import ref
 
-from tenuto.errors import NestingError, NotInWorkflowError, ReadOnlyError
+from tenuto.errors import Evicted, NestingError, NotInWorkflowError, ReadOnlyError
+from tenuto.kernel.interrupts import is_imposed
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -32,6 +33,7 @@ __all__ = [
     "entered",
     "here",
     "in_main_task",
+    "is_control",
     "reading",
     "refuse",
 ]
@@ -135,6 +137,11 @@ def refuse(call: str, place: Place | None) -> Exception:
             return NotInWorkflowError(f"{call} was called in the body of a step")
         case _:
             return NotInWorkflowError(f"{call} was called outside a run")
+
+
+def is_control(error: BaseException, port: Port) -> bool:
+    """True if an exception passes the edges of user code: the run is being closed, or it is not the code's at all."""
+    return (isinstance(error, Evicted) and port.inert) or is_imposed(error)
 
 
 def in_main_task(place: Place) -> bool:

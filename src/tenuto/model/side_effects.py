@@ -6,11 +6,11 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from tenuto.codec.values import dump, dump_error
+from tenuto.codec.values import dump_error, dump_result
 from tenuto.errors import SideEffectError
 from tenuto.kernel.location import check_name
 from tenuto.kernel.operations import Err, Ok, SideEffectOp
-from tenuto.model.place import current, entered
+from tenuto.model.place import current, entered, is_control
 
 __all__ = ["side_effect"]
 
@@ -39,8 +39,10 @@ async def _side_effect(fn: Callable[[], T], name: str) -> T:
         try:
             with entered(place.inside("side effect")):
                 value = fn()
-            return Ok(dump(value))
-        except Exception as cause:  # noqa: BLE001  # part of the model's contract: what the function raises becomes data
+            return Ok(dump_result(value))
+        except BaseException as cause:  # part of the model's contract: what the function raises becomes data
+            if is_control(cause, place.port):
+                raise
             error = SideEffectError(f"side effect {name!r} failed: {type(cause).__name__}: {cause}")
             error.__cause__ = cause
             return Err(dump_error(error))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from tenuto.codec.values import dump, load
 from tenuto.errors import NestingError, QueryFailedError, QueryNotFoundError
+from tenuto.kernel.interrupts import is_imposed
 from tenuto.model.place import Place, current, entered, reading, refuse
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ def answer_query(
     try:
         with entered(_QUERY):
             return function(state, *args, **kwargs or {})
-    except Exception as error:  # part of the model's contract: a query may raise anything, the run is untouched
+    except BaseException as error:  # part of the model's contract: a query may raise anything, the run is untouched
+        if is_imposed(error):
+            raise
         name = query if isinstance(query, str) else getattr(query, "__name__", "query")
         raise QueryFailedError(f"query {name!r} of {workflow.id} raised {type(error).__name__}: {error}") from error

@@ -11,7 +11,7 @@ import inspect
 from asyncio import CancelledError
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Executor
-from contextvars import ContextVar, copy_context
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
 from functools import partial
 from types import FunctionType, NoneType
@@ -280,8 +280,23 @@ async def _in_thread(
 ) -> Any:
     context = copy_context()
     loop = asyncio.get_running_loop()
-    value = await loop.run_in_executor(threads, partial(context.run, function, *args, **kwargs))
+    value = await loop.run_in_executor(threads, partial(_call, context, function, args, kwargs))
+    if type(value) is _Raised:
+        raise value.error  # of `StopIteration` Python makes a `RuntimeError` here, as in every coroutine
     return await value if inspect.isawaitable(value) else value
+
+
+class _Raised(NamedTuple):
+    """What no future carries out of a thread: it refuses `StopIteration`, and `GeneratorExit` closes who awaits it."""
+
+    error: BaseException
+
+
+def _call(context: Context, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    try:
+        return context.run(function, *args, **kwargs)
+    except (StopIteration, GeneratorExit) as error:
+        return _Raised(error)
 
 
 def is_async(function: Callable[..., Any]) -> bool:

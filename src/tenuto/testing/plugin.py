@@ -30,7 +30,8 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 def pytest_collection_finish(session: pytest.Session) -> None:
     from tenuto.directives.pytest_rewrite import check_collected
 
-    loaded = {getattr(module, "__file__", None): vars(module) for module in list(sys.modules.values())}
+    # Anything may stand in `sys.modules`; what has a file is a module.
+    loaded = {module.__file__: vars(module) for module in list(sys.modules.values()) if hasattr(module, "__file__")}
     for path in _collected:
         namespace = loaded.get(str(path))
         finding = None if namespace is None else check_collected(str(path), path.read_bytes(), namespace)
