@@ -18,7 +18,7 @@ from tenuto.directives.emit import is_literal
 from tenuto.directives.scan import Scan
 from tenuto.directives.source import FunctionNode, own_scope
 
-__all__ = ["Captures", "find_captures"]
+__all__ = ["Captures", "changed_by", "find_captures"]
 
 _MUTATORS: Final = frozenset(
     {"append", "extend", "insert", "remove", "pop", "popitem", "clear", "sort", "reverse", "add", "discard", "update"}
@@ -204,20 +204,26 @@ def _check_defaults(step: Definition, report: Report) -> None:
 
 def _check_mutations(step: Definition, own: list[str], report: Report) -> None:
     for node in own_scope(step.node):
-        target: ast.expr | None = None
-        match node:
-            case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in _MUTATORS:
-                target = value
-            case ast.Subscript(value=value, ctx=ast.Store() | ast.Del()):
-                target = value
-            case ast.Attribute(value=value, ctx=ast.Store() | ast.Del()):
-                target = value
-            case _:
-                pass
-        while isinstance(target, ast.Attribute | ast.Subscript):
-            target = target.value
-        if isinstance(target, ast.Name) and target.id in own and isinstance(node, ast.expr):
+        target = changed_by(node)
+        if target is not None and target.id in own and isinstance(node, ast.expr):
             report.add("DIR204", node, name=target.id)
+
+
+def changed_by(node: ast.AST) -> ast.Name | None:
+    """The name whose value this expression changes, or something inside of that value."""
+    target: ast.expr | None = None
+    match node:
+        case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in _MUTATORS:
+            target = value
+        case ast.Subscript(value=value, ctx=ast.Store() | ast.Del()):
+            target = value
+        case ast.Attribute(value=value, ctx=ast.Store() | ast.Del()):
+            target = value
+        case _:
+            pass
+    while isinstance(target, ast.Attribute | ast.Subscript):
+        target = target.value
+    return target if isinstance(target, ast.Name) else None
 
 
 def _with_siblings(node: ast.AST, direct: Mapping[ast.AST, Captures], *, is_called: bool) -> Captures:

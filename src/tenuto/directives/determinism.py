@@ -11,6 +11,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from tenuto.directives.captures import changed_by
 from tenuto.directives.definitions import Definition, Report
 from tenuto.directives.foreign_calls import (
     CLOCK_FIXES,
@@ -25,6 +26,7 @@ from tenuto.directives.foreign_calls import (
 from tenuto.directives.names import dotted
 from tenuto.directives.scan import Scan
 from tenuto.directives.source import FunctionNode, children
+from tenuto.directives.unordered import Sets, bound_names
 
 __all__ = ["check_determinism"]
 
@@ -36,6 +38,7 @@ class _Known:
     steps: frozenset[str]
     workflows: frozenset[str]
     plain: Mapping[str, FunctionNode]
+    defined: frozenset[str]  # at module level, so that it hides a built-in of that name
 
 
 def check_determinism(scan: Scan, report: Report) -> None:
@@ -47,13 +50,20 @@ def check_determinism(scan: Scan, report: Report) -> None:
         frozenset(_callable_name(d) for d in scan.definitions if d.kind == "step"),
         frozenset(_callable_name(d) for d in workflows),
         {n.name: n for n in _plain_functions(scan)},
+        frozenset(_defined(scan)),
     )
     for workflow in workflows:
         _check_routes(workflow, scan, report)
     steps = {d.node for d in scan.definitions if d.kind == "step" and d.sort != "inert"}
+    top = _module_values(scan)
     for function in _reachable([d.node for d in workflows], known, steps):
-        for node in _walk(function, steps):
-            _check_node(node, known, scan, report)
+        nodes = list(_walk(function, steps))
+        local = bound_names(function, nodes)
+        for node in nodes:
+            _check_node(node, known, scan, report, local | known.defined)
+            _check_change(node, top.difference(local), report)
+        for taken in Sets(function, nodes).shown_orders():
+            report.add("DIR403", taken, what="iterating over a set", fix="write sorted(...)")
     _check_neighbours(scan, report)
 
 
@@ -68,6 +78,40 @@ def _plain_functions(scan: Scan) -> Iterator[FunctionNode]:
             continue
         if not node.decorator_list and node not in scan.functions:
             yield node
+
+
+def _defined(scan: Scan) -> Iterator[str]:
+    for node in scan.source.tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                if isinstance(target, ast.Name):
+                    yield target.id
+
+
+def _module_values(scan: Scan) -> frozenset[str]:
+    """Names of the module that hold a list, map or set from the start."""
+    found: set[str] = set()
+    for node in scan.source.tree.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and _is_container(node.value):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found.update(target.id for target in targets if isinstance(target, ast.Name))
+    return frozenset(found)
+
+
+def _is_container(node: ast.expr | None) -> bool:
+    if isinstance(node, ast.Call):
+        name = (dotted(node.func) or "").rpartition(".")[2]
+        return name in ("list", "dict", "set", "deque", "defaultdict", "OrderedDict", "Counter")
+    return isinstance(node, ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp | ast.SetComp)
+
+
+def _check_change(node: ast.AST, shared: frozenset[str], report: Report) -> None:
+    """What a run does to the module's own values, every other run of the process sees, and no replay undoes."""
+    target = changed_by(node)
+    if target is not None and target.id in shared and isinstance(node, ast.expr):
+        report.add("DIR207", node, what=f"a change of {target.id}, which the module shares,", kind="workflow")
 
 
 def _reachable(roots: list[FunctionNode], known: _Known, steps: set[FunctionNode]) -> list[FunctionNode]:
@@ -96,10 +140,10 @@ def _walk(function: FunctionNode, steps: set[FunctionNode]) -> Iterator[ast.AST]
         pending.extend(reversed(children(node)))
 
 
-def _check_node(node: ast.AST, known: _Known, scan: Scan, report: Report) -> None:
+def _check_node(node: ast.AST, known: _Known, scan: Scan, report: Report, own: frozenset[str]) -> None:
     match node:
         case ast.Call():
-            _check_call(node, known, scan, report)
+            _check_call(node, known, scan, report, own)
         case ast.Attribute():
             if scan.names.resolve(node) == "os.environ":
                 why, fix = io_verdict("os.environ") or ("", "")
@@ -108,9 +152,6 @@ def _check_node(node: ast.AST, known: _Known, scan: Scan, report: Report) -> Non
             if scan.names.imported.get(node.id) == "os.environ" and isinstance(node.ctx, ast.Load):
                 why, fix = io_verdict("os.environ") or ("", "")
                 report.add("DIR402", node, call="os.environ", why=why, fix=fix)
-        case ast.For() | ast.AsyncFor() | ast.comprehension():
-            if _is_set(node.iter):
-                report.add("DIR403", node.iter, what="iterating over a set", fix="write sorted(...)")
         case ast.Expr(value=ast.Call(func=func)):
             name = dotted(func)
             if name in known.steps:
@@ -119,20 +160,14 @@ def _check_node(node: ast.AST, known: _Known, scan: Scan, report: Report) -> Non
             pass
 
 
-def _is_set(node: ast.expr) -> bool:
-    if isinstance(node, ast.Set | ast.SetComp):
-        return True
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr | ast.BitAnd | ast.Sub | ast.BitXor):
-        return _is_set(node.left) or _is_set(node.right)
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("set", "frozenset")
-
-
-def _check_call(node: ast.Call, known: _Known, scan: Scan, report: Report) -> None:
+def _check_call(node: ast.Call, known: _Known, scan: Scan, report: Report, own: frozenset[str]) -> None:
     written = dotted(node.func)
     if written in known.workflows:
         report.add("DIR401", node, name=written)
         return
     name = scan.names.resolve(node.func)
+    if name == written and written in own:  # no import: the module's, or a local one
+        return
     if name in UNORDERED:
         report.add("DIR403", node, what=f"{written}()", fix=ORDERED_FIXES[name])
     elif is_thread(name) or (isinstance(node.func, ast.Attribute) and node.func.attr == "run_in_executor"):

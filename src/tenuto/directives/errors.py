@@ -63,7 +63,7 @@ CODES: Final[Mapping[str, tuple[str, str]]] = {
     "DIR204": ("the workflow will not see this change of {name}: a step works on a copy", "return it"),
     "DIR205": ("a lambda that returns a directive is not marked by it", "use `async def`"),
     "DIR206": ("a mark under TYPE_CHECKING is ignored", "move the definition out of the block"),
-    "DIR207": ("`global` in a {kind} does not survive it", "use arguments and the result"),
+    "DIR207": ("{what} in a {kind} does not survive it", "use arguments and the result"),
     "DIR208": ("options on {name}, which is not marked", "mark it, or delete the options"),
     "DIR209": ("the id of {name} is not in the static manifest: {why}", "{fix}"),
     "DIR210": ("{name} was imported before the hook was installed, so it is not compiled", "install the hook earlier"),

@@ -133,7 +133,7 @@ def _check_body(node: FunctionNode, mark: Mark, place: Place, report: Report) ->
                 if node not in report.broken:
                     report.add_head("DIR110", node, name=node.name)
             case ast.Global():
-                report.add("DIR207", inner, kind=mark.kind)
+                report.add("DIR207", inner, what="`global`", kind=mark.kind)
             case ast.Nonlocal() if is_nested_step:
                 report.add("DIR112", inner, names=", ".join(inner.names))
                 report.broken.add(node)
