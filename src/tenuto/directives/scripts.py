@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import runpy
 import sys
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from types import ModuleType
 
-from tenuto.directives.importer import DirectiveLoader, install
+from tenuto.directives.importer import install
+from tenuto.directives.spawned import carry_to_children, script_module
 
 __all__ = ["run_module", "run_script"]
 
@@ -17,15 +18,11 @@ __all__ = ["run_module", "run_script"]
 def run_script(file: str, arguments: Sequence[str], *, root: str | PathLike[str] | None = None) -> None:
     """Run a file as `__main__`, with `sys.argv` and `sys.path[0]` as Python sets them."""
     install(root)
+    carry_to_children(None if root is None else os.fspath(root))
     sys.argv = [file, *arguments]
     path = str(Path(file).absolute())
     _search_first(str(Path(path).resolve().parent))
-    loader = DirectiveLoader("__main__", path, "step")
-    module = ModuleType("__main__")
-    module.__file__ = path
-    module.__loader__ = loader
-    module.__spec__ = None
-    vars(module)["__builtins__"] = __builtins__
+    module, loader = script_module("__main__", path)
     sys.modules["__main__"] = module
     loader.exec_module(module)
 
@@ -33,6 +30,7 @@ def run_script(file: str, arguments: Sequence[str], *, root: str | PathLike[str]
 def run_module(name: str, arguments: Sequence[str], *, root: str | PathLike[str] | None = None) -> None:
     """Run a module as `__main__`, as `python -m` does."""
     install(root)
+    carry_to_children(None if root is None else os.fspath(root))
     sys.argv = [name, *arguments]
     _search_first(str(Path.cwd()))
     runpy.run_module(name, run_name="__main__", alter_sys=True)

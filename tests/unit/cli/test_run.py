@@ -71,3 +71,43 @@ def test_a_file_that_is_not_there_is_said_to_be_so(project: Path) -> None:
     done = run("nowhere.py", folder=project)
     assert done.returncode == 2
     assert done.stderr == "tenuto run: there is no file nowhere.py\n"
+
+
+SPAWNING = """\
+import asyncio, multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+from other import triple
+from tenuto import Tenuto
+
+async def double(x):
+    "use step"
+    return 2 * x
+
+async def w(x):
+    "use workflow"
+    return await triple(await double(x))
+
+async def run(x):
+    async with Tenuto("memory://") as app:
+        return await (await app.start(w, x)).result(timeout=20)
+
+def child(x):
+    return asyncio.run(run(x)), w.id, __name__
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context(METHOD)
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        print(pool.submit(child, 1).result())
+"""
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+@pytest.mark.parametrize("target", [("script.py",), ("-m", "script")])
+def test_processes_that_a_script_spawns_compile_it_too(tmp_path: Path, method: str, target: tuple[str, ...]) -> None:
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "script.py").write_text(SPAWNING.replace("METHOD", repr(method)))
+    (tmp_path / "other.py").write_text("async def triple(x):\n    'use step'\n    return 3 * x\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "tenuto.cli", "run", *target], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.splitlines() == ["(6, 'workflow//script.py//w', '__mp_main__')"], done.stderr
