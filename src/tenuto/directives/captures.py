@@ -158,7 +158,7 @@ def _only(statement: ast.Import | ast.ImportFrom, name: str) -> ast.Import | ast
 
 
 def _is_instance_name(name: str, home: FunctionNode, step: Definition, scan: Scan, report: Report) -> bool:
-    """Is this the `self` or `cls` of a method whose class cannot be stored?"""
+    """Is this the `self` of a method whose class cannot be stored, or the `cls` of one that has no id?"""
     scopes = [scope.node for scope in step.place.scopes]
     index = scopes.index(home)
     owner = scopes[index - 1] if index else None
@@ -167,6 +167,8 @@ def _is_instance_name(name: str, home: FunctionNode, step: Definition, scan: Sca
         return False
     if any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in home.decorator_list):
         return False
+    if any(isinstance(d, ast.Name) and d.id == "classmethod" for d in home.decorator_list):
+        return not any(entry.node is owner for entry in scan.classes)  # a class that has an id travels by it
     silent = Report(report.source, report.strict)
     return find_serialization(owner, scan.names, silent) is None
 

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias, TypeVar, cast, final
 
 from tenuto.codec.classes import register_class
 from tenuto.errors import NotCompiledError, NotInWorkflowError
-from tenuto.model import registry, view
+from tenuto.model import inherited, registry, view
 from tenuto.model.definitions import Step, Workflow
 from tenuto.model.place import Place
 from tenuto.model.steps import captured, plain_call
@@ -42,6 +42,7 @@ C = TypeVar("C", bound=type)
 share = view.share
 # `_new(C)` and then `C.__init__` is `C(...)` in two calls, and faster: calling a class packs the keywords into a dict.
 # `partial` is a closure without cells. Both only where an import does it for each definition of each module.
+_MARKED: Final = (Step, Workflow)
 _new: Final = object.__new__
 _STEP: Final[type[Step[..., Any]]] = Step
 _lines: dict[str, int] = {}  # id -> the line of the branch that the host ran
@@ -331,6 +332,8 @@ def serializable(
     serialize: Callable[[Any], Any] | None = None,
     deserialize: Callable[[Any], Any] | None = None,
 ) -> C:
-    """Step and client mode: lets stored data name a class."""
+    """Step and client mode: lets stored data name a class, and those below it that inherit its marked class methods."""
     register_class(id, cls, serialize, deserialize)
+    if any(isinstance(value, classmethod) and isinstance(value.__func__, _MARKED) for value in vars(cls).values()):
+        inherited.carry_on(cls)
     return cls

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tenuto.codec import classes
 from tenuto.codec.values import dump
 from tenuto.codec.values import load as decode
 from tenuto.directives.transform import transform
@@ -230,3 +231,83 @@ async def test_d074_a_parameter_with_a_default_can_be_added_while_runs_are_open(
     module = load(text.replace("(a)", "(a, b=2)").replace("return a", "return a + b"))
     engine.engine.reload(module.w)
     assert await run.result() == (1, 4)
+
+
+FAMILY = """\
+class Base:
+    rate = 2
+    @classmethod
+    async def price(cls, km):
+        "use workflow"
+        async def priced(km):
+            "use step"
+            return km * cls.rate, cls.__name__
+        return await priced(km)
+    @classmethod
+    async def cost(cls, km):
+        "use step"
+        return km * cls.rate
+    @classmethod
+    async def total(cls, km):
+        "use workflow"
+        return await cls.cost(km)
+
+class Taxi(Base):
+    rate = 3
+
+class Luxury(Taxi):
+    rate = 5
+    def __init_subclass__(cls, **options):
+        super().__init_subclass__()
+        cls.options = options
+
+class Gold(Luxury, colour="gold"):
+    rate = 7
+
+class Outer:
+    class Base:
+        @classmethod
+        async def name(cls):
+            "use workflow"
+            return cls.__qualname__
+    class Below(Base): ...
+"""
+
+
+async def test_the_class_of_a_class_method_travels_to_its_nested_steps(load: Load, engine: Any, crashing: Any) -> None:
+    module = load(FAMILY)
+    for runs in (engine, crashing):
+        assert await runs.run(module.Base.price, 4) == (8, "Base")
+
+
+@pytest.mark.parametrize(("name", "rate"), [("Taxi", 3), ("Luxury", 5), ("Gold", 7)])
+async def test_an_inherited_class_method_is_started_on_the_subclass(
+    load: Load, engine: Any, name: str, rate: int
+) -> None:
+    module = load(FAMILY)
+    cls = getattr(module, name)
+    assert await engine.run(cls.price, 10) == (10 * rate, name)
+    assert await engine.run(cls.total, 10) == 10 * rate
+    assert module.Gold.options == {"colour": "gold"}
+
+
+async def test_classes_inside_of_classes_inherit_too(load: Load, engine: Any) -> None:
+    module = load(FAMILY)
+    assert await engine.run(module.Outer.Below.name) == "Outer.Below"
+
+
+async def test_a_subclass_of_another_module_has_the_id_of_its_own_place(load: Load, engine: Any) -> None:
+    module = load(FAMILY, other="import m\nclass Bus(m.Base):\n    rate = 1\n")
+    import other  # type: ignore[import-not-found]
+
+    assert await engine.run(other.Bus.price, 4) == (4, "Bus")
+    assert classes._ids[other.Bus] == "class//other.py//Bus"
+    assert classes._ids[module.Taxi] == "class//m.py//Taxi"
+
+
+def test_the_class_of_an_unregistered_method_does_not_travel() -> None:
+    text = (
+        "class C:\n    @classmethod\n    def make(cls):\n        async def s():\n            'use step'\n"
+        "            return cls.x\n        return s\n"
+    )
+    assert [finding.code for finding in transform(text, "m.py", "step").findings] == ["DIR113"]
