@@ -97,7 +97,8 @@ async def test_a_reopened_run_waits_if_its_end_has_deleted_its_mail(world: Any, 
     await world.start()
     await store.send("r", world.update("u"))
     await store.terminate("r", None)
-    await store.reopen(TurnCommit(Lease("r", 0), "suspended"))
+    epoch = (await store.get("r")).epoch
+    assert await store.reopen(TurnCommit(Lease("r", epoch), "suspended"))
     claim = await world.claim()
     (result,) = await store.commit_group([TurnCommit(claim.lease, "suspended", **effects)])
     assert (result.kept, await world.status()) == (False, "suspended")

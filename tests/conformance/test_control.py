@@ -149,7 +149,10 @@ async def test_a_run_taken_back_goes_on_from_there_and_shuts_out_its_worker(
         stopped_timers=("goes",),
         cancelled_tasks=("t",),
     )
-    await store.reopen(back)
+    assert not await store.reopen(back._replace(lease=Lease("r", back.lease.epoch - 1)))
+    assert await world.status() == status
+    assert await store.reopen(back)
+    assert not await store.reopen(back)  # of several who take it back at once one does
     record = await store.get("r")
     assert (record.status, record.reason, record.completed_at) == ("suspended", None, None)
     assert await store.rows("r") == [(b"\x15\x01", b"first"), (b"\x16\x01", b"one")]

@@ -319,9 +319,17 @@ class Caller:
                 lambda store: store.deregister(worker, begun),
                 lambda store: store.delete([run]),
                 lambda store: store.open_hook(run, run, "token"),
-                lambda store: store.reopen(back),
+                lambda store: taken_back(store, back),
+                lambda store: store.reopen(back),  # of an epoch that most runs have left
             )
         )
+
+
+async def taken_back(store: Any, back: TurnCommit) -> Any:
+    """What `reopen` says to somebody who has looked."""
+    record = await store.get(back.lease.run_id)
+    epoch = 0 if record is None else record.epoch
+    return await store.reopen(back._replace(lease=Lease(back.lease.run_id, epoch)))
 
 
 async def answer_of(store: Any, call: Any) -> Any:

@@ -28,41 +28,37 @@ from tenuto.errors import (
     EnvironmentFault,
     HookNotFoundError,
     RecordError,
-    RunClosedError,
     RunIdConflictError,
     RunNotFoundError,
-    RunStateError,
     UpdateRejectedError,
 )
 from tenuto.host.certainty import again, made_certain
+from tenuto.host.control import Controlling
 from tenuto.host.definitions import Definitions
-from tenuto.host.effects import gather, token_hash
+from tenuto.host.effects import token_hash
 from tenuto.host.explain import Explanation, explain
 from tenuto.host.history import HistoryEntry, history_of
-from tenuto.host.hooks import check_tokens, hooks_of, open_again
 from tenuto.host.limits import Limits, under_limits
 from tenuto.host.options import IfExists, StartOptions, WorkerOptions, place_in_queue
 from tenuto.host.programs import Programs, is_twf, loaded_library, pinned, version_of
 from tenuto.host.queueing import Queueing
 from tenuto.host.scheduling import Scheduling
 from tenuto.host.summaries import RunSummary, summary_of
-from tenuto.host.timers import open_timers
 from tenuto.host.undoing import has_failed, notes_of
 from tenuto.host.updates import Asked
 from tenuto.host.waiters import Ending, Waiters
 from tenuto.host.watching import RunEvent, watch
 from tenuto.host.worker import Worker
 from tenuto.kernel.batch import Batch
-from tenuto.kernel.location import check_name, parse
+from tenuto.kernel.location import check_name
 from tenuto.kernel.records import Mail, MailKind, Rows
-from tenuto.kernel.rewind import Undone, recover, rewind
 from tenuto.kernel.turn import create
 from tenuto.model.definitions import Workflow, encode_call
 from tenuto.model.durations import Duration, milliseconds
 from tenuto.model.ids import short_name
 from tenuto.model.state import answer_query
 from tenuto.store.endings import SINGLES
-from tenuto.store.port import CLOSED, Lease, NewRun, RunFilter, RunRecord, Store, TurnCommit
+from tenuto.store.port import CLOSED, NewRun, RunFilter, RunRecord, Store
 
 __all__ = ["NativeEngine"]
 
@@ -76,7 +72,7 @@ def _new_id(target: str, now: int) -> str:
     return f"{_prefix(target)}-{now:011x}{secrets.token_hex(6)}"
 
 
-class NativeEngine(Scheduling, Queueing):
+class NativeEngine(Scheduling, Queueing, Controlling):
     """Every verb of the app, on a store of ours."""
 
     def __init__(self, store: Store, options: WorkerOptions | None, limits: Limits | None = None) -> None:
@@ -110,6 +106,10 @@ class NativeEngine(Scheduling, Queueing):
 
     def _will_be_told(self, run_id: str) -> bool:
         return self._worker is not None and self._worker.will_tell(run_id)
+
+    def tell(self, run_id: str) -> None:
+        """Lets those who wait for something about a run in this process look again."""
+        self._waiters.tell(run_id)
 
     def poke(self) -> None:
         """Lets this process's own worker look for work at once."""
@@ -371,73 +371,6 @@ class NativeEngine(Scheduling, Queueing):
         self.poke()
         await self.wait_until(asked.is_answered, timeout, run_id)
         return asked.answer()
-
-    # --- control
-
-    async def cancel(self, run_id: str, reason: str | None, within: Duration | None) -> None:
-        now = await self.store.now()
-        deadline = None if within is None else now + milliseconds(within)
-        mail = Mail(MailKind.CANCEL, "", None, dump([reason, deadline]), None, 0, now)
-        try:
-            await made_certain(lambda: self.store.send(run_id, mail))  # twice is the same as once
-        except RunClosedError:
-            return
-        self.poke()
-
-    async def terminate(self, run_id: str, reason: str | None) -> None:
-        if not await self.store.terminate(run_id, reason):
-            raise RunClosedError(f"run {run_id} has ended")
-        self._waiters.tell(run_id)
-
-    async def pause(self, run_id: str) -> None:
-        if not await self.store.pause(run_id):
-            raise RunStateError(f"run {run_id} is {await self.status(run_id)}")
-
-    async def resume(self, run_id: str) -> None:
-        record = await self._record(run_id)
-        if record.status == "paused" and not record.epoch:  # nobody here ever had it: it came from another store
-            hooks = hooks_of(await self._rows(run_id))
-            await check_tokens(self.store, run_id, hooks)
-            await open_again(self.store, run_id, hooks)
-        await self.store.release(run_id)
-        self.poke()
-
-    async def wake(self, run_id: str) -> None:
-        await self.store.wake(run_id)
-        self.poke()
-
-    async def recover(self, run_id: str) -> None:
-        await self._go_back(run_id, lambda rows: recover(rows, load=load))
-
-    async def rewind(self, run_id: str, to: str, drop_updates: bool) -> None:
-        location = parse(to)
-        await self._go_back(run_id, lambda rows: rewind(rows, location, drop_updates=drop_updates, dump=dump))
-
-    async def _go_back(self, run_id: str, undo: Callable[[Rows], Undone]) -> None:
-        rows, encoder = decode_rows(run_id, await self.store.rows(run_id))
-        undone = undo(rows)
-        hooks = hooks_of(rows, undone.batch.deleted_entries)
-        await check_tokens(self.store, run_id, hooks)
-        effects = gather(run_id, undone.commands, {}, self.definitions.named, await self.store.now())
-        await self.store.reopen(
-            TurnCommit(
-                Lease(run_id, 0),
-                "suspended",
-                encoder.encode(undone.batch),
-                cancelled_tasks=tuple(effects.cancelled_tasks),
-                stopped_timers=tuple(effects.stopped_timers),
-                timers=open_timers(rows, undone.batch),
-            )
-        )
-        await open_again(self.store, run_id, hooks)
-        self.poke()
-
-    @under_limits
-    async def supply(self, run_id: str, location: str, value: object) -> None:
-        parse(location)
-        mail = Mail(MailKind.RESULT, location, "supplied", dump(value), None, 0, await self.store.now())
-        await self.store.send(run_id, mail)
-        self.poke()
 
     # --- inside
 

@@ -183,9 +183,10 @@ class MemoryStore(MemoryHousekeeping, MemoryPrograms, MemoryQueueing):
             self._shelf.wake(run)
             self._changes.happened()
 
-    async def reopen(self, back: TurnCommit) -> None:
-        memory_turns.reopen(self._shelf, back)
+    async def reopen(self, back: TurnCommit) -> bool:
+        reopened = memory_turns.reopen(self._shelf, back)
         self._changes.happened()
+        return reopened
 
     async def pause(self, run_id: str) -> bool:
         run = self._shelf.run(run_id)

@@ -62,10 +62,12 @@ def _commit(shelf: Shelf, commit: TurnCommit) -> TurnResult:
     return TurnResult("committed", _move(shelf, run, commit), undelivered)
 
 
-def reopen(shelf: Shelf, back: TurnCommit) -> None:
+def reopen(shelf: Shelf, back: TurnCommit) -> bool:
     """A run that goes back is open again, and nobody's; its key may have been given to another meanwhile."""
     run = shelf.run(back.lease.run_id)
     checked(back.rows)
+    if run.epoch != back.lease.epoch:
+        return False
     run.status, run.lease_owner, run.completed_at, run.reason, run.parked_by = "suspended", None, None, None, None
     run.epoch += 1
     run.pause_requested = False
@@ -75,6 +77,7 @@ def reopen(shelf: Shelf, back: TurnCommit) -> None:
     run.table.apply(back.rows)
     _write_effects(shelf, run, back)
     shelf.wake(run)
+    return True
 
 
 def _write_effects(shelf: Shelf, run: RunState, commit: TurnCommit) -> tuple[Outgoing, ...]:

@@ -428,10 +428,11 @@ class Store(Housekeeping, Programs, Queueing, Protocol):
         """Gives a suspended or running run a turn; nothing fires early."""
         ...
 
-    async def reopen(self, back: TurnCommit) -> None:
+    async def reopen(self, back: TurnCommit) -> bool:
         """Takes a run back, from any status (`recover`, `rewind`): writes what `back` says, whoever has the lease.
 
-        Its epoch rises, so a worker that has it can no longer write; it is suspended, open again, and woken.
+        Its epoch rises, so a worker that has it can no longer write; it is suspended, open again, and woken. False, and
+        nothing is changed, if its epoch is not the one that `back` was made of.
         """
         ...
 

@@ -209,8 +209,8 @@ class PostgresStore(PostgresHousekeeping, PostgresPrograms, PostgresQueueing):
         """A wake-up for a run; nothing fires early."""
         await self._transact(lambda transaction: postgres_runs.wake_open(transaction, run_id))
 
-    async def reopen(self, back: TurnCommit) -> None:
-        await self._transact(lambda transaction: postgres_turns.reopen(transaction, back))
+    async def reopen(self, back: TurnCommit) -> bool:
+        return await self._transact(lambda transaction: postgres_turns.reopen(transaction, back))
 
     async def open_tasks(self, run_id: str) -> list[OpenTask]:
         found = await self._here(lambda: self._database.read("tasks_of", {"run": run_id}))

@@ -113,16 +113,19 @@ async def _commit_shortly(database: Database, commits: Sequence[TurnCommit]) -> 
     ]
 
 
-async def reopen(transaction: Transaction, back: TurnCommit) -> None:
+async def reopen(transaction: Transaction, back: TurnCommit) -> bool:
     """A run that goes back: what was decided after the target is undone in the commit that opens it again."""
-    run_id = back.lease.run_id
+    run_id, epoch = back.lease
     runs = await _lock(transaction, (back,))
     if run_id not in runs:
         raise RunNotFoundError(f"there is no run {run_id!r}")
+    if runs[run_id][1] != epoch:
+        return False
     await transaction.run("reopen_run", {"run": run_id})
     await write_rows(transaction, (back,))
     await write_effects(transaction, (back,), runs)
     await wake(transaction, (run_id,))
+    return True
 
 
 # --- the short ways

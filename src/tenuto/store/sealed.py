@@ -382,8 +382,8 @@ class SealedStore:
             await self._note_keys_of(commit)
         return await self._store.commit_group([self._sealed_commit(commit) for commit in commits])
 
-    async def reopen(self, back: TurnCommit) -> None:
-        await self._store.reopen(self._sealed_commit(back))
+    async def reopen(self, back: TurnCommit) -> bool:
+        return await self._store.reopen(self._sealed_commit(back))
 
     # --- tasks
 

@@ -215,8 +215,8 @@ class SqliteStore(SqliteHousekeeping, SqlitePrograms, SqliteQueueing):
         """A wake-up for a run; nothing fires early."""
         await self._write(lambda connection: sqlite_runs.wake_open(connection, run_id))
 
-    async def reopen(self, back: TurnCommit) -> None:
-        await self._write(lambda connection: sqlite_turns.reopen(connection, back))
+    async def reopen(self, back: TurnCommit) -> bool:
+        return await self._write(lambda connection: sqlite_turns.reopen(connection, back))
 
     async def open_tasks(self, run_id: str) -> list[OpenTask]:
         found = await self._read(lambda connection: connection.all("tasks_of", {"run": run_id}))

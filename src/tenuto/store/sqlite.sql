@@ -364,7 +364,7 @@ UPDATE executions
    SET status = 'suspended', epoch = epoch + 1, lease_owner = NULL, completed_at = NULL, reason = NULL,
        parked_by = NULL, pause_requested = 0, reclaims = 0, dedup_key = NULL, alarm = NULL, timer_count = 0,
        inbox_seen = inbox_seq
- WHERE id = :run AND type = 'workflow' RETURNING id
+ WHERE id = :run AND type = 'workflow' AND epoch = :epoch RETURNING id
 
 -- pending_resumes: whether there is anything to absorb; a read, so that the usual case costs no commit.
 SELECT parent_workflow_id FROM executions

@@ -195,14 +195,17 @@ def _first_rows(commit: TurnCommit, new: NewRun) -> tuple[tuple[bytes, bytes], .
     return tuple(dict((*new.rows, *commit.rows.puts)).items())
 
 
-def reopen(connection: Connection, back: TurnCommit) -> None:
+def reopen(connection: Connection, back: TurnCommit) -> bool:
     """A run that goes back: what was decided after the target is undone in the commit that opens it again."""
-    run_id = back.lease.run_id
-    if connection.one("reopen_run", {"run": run_id}) is None:
-        raise RunNotFoundError(f"there is no run {run_id!r}")
+    run_id, epoch = back.lease
+    if connection.one("reopen_run", {"run": run_id, "epoch": epoch}) is None:
+        if connection.one("turn_run", (run_id,)) is None:
+            raise RunNotFoundError(f"there is no run {run_id!r}")
+        return False
     _write_rows(connection, run_id, back.rows)
     _write_effects(connection, back, None)
     wake(connection, (run_id,))
+    return True
 
 
 def _has_progress(commit: TurnCommit) -> bool:
