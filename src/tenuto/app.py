@@ -135,8 +135,9 @@ class Tenuto:
 
     Of its worker: `queues`, which it serves (None: all); `concurrency`, how many runs at once; `lease`, how long its
     runs stay its own when nothing is heard of it; `block_limit`, for how long code that blocks the event loop is still
-    taken for alive; `grace`, how long work under way may take at the end; `max_reclaims`, how many workers in a row may
-    be lost with a run before it is parked as stuck; `cache_bytes`, how much of suspended runs stays in memory.
+    taken for alive; `grace`, how long work under way may take at the end; `max_reclaims`, how many workers that had a
+    run and nothing else may be lost before it is parked as stuck; `cache_bytes`, how much of suspended runs stays in
+    memory.
     """
 
     def __init__(
@@ -150,7 +151,7 @@ class Tenuto:
         lease: Duration = "30s",
         block_limit: Duration = "5m",
         grace: Duration = "30s",
-        max_reclaims: int = 5,
+        max_reclaims: int = 3,
         retention: Duration | None = "30d",
         cache_bytes: int = 2**28,
         limits: Limits | None = None,

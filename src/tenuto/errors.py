@@ -246,7 +246,7 @@ class RunawayTurnError(CodeFault):
 
 
 class StuckError(CodeFault):
-    """Several workers in a row were lost while they had this run."""
+    """Several workers were lost while they had this run and nothing else."""
 
     code = "TN110"
     engine = "parked the run"

@@ -111,68 +111,6 @@ async def test_requests_that_fail_beside_each_other_spoil_no_other(world: Any, s
     assert [(b"k", b"v") in await store.rows(f"r{n}") for n in range(6)] == [value == b"v" for value in values]
 
 
-async def test_a_run_its_workers_do_not_survive_is_tried_later_and_later_and_then_parked(
-    world: Any, store: Any
-) -> None:
-    """R019, as far as a store shows it: at once, after 4 s, 8 s, 16 s, then parked as stuck."""
-    await world.start()
-    waits: list[int] = []
-    for life in range(5):
-        await world.worker(f"w{life}")
-        before = world.clock.ms
-        while not (claims := await store.claim_runs(f"w{life}", ["wf"], 1)):
-            following = await store.fire_timers(10)
-            if following is not None:
-                world.clock.ms = max(world.clock.ms, following)
-                await store.heartbeat(f"w{life}", LEASE)
-                await store.fire_timers(10)
-        waits.append(world.clock.ms - before)
-        assert claims[0].record.id == "r"
-        world.clock.ms += LEASE + 1
-        assert await store.sweep(5, 10) == 1
-    assert waits == [0, 0, 4_000, 8_000, 16_000]
-    record = await store.get("r")
-    assert record.status == "parked"
-    assert "TN110" in record.reason
-    assert await store.release("r")
-    await world.worker("again")
-    assert await world.claimed("again") == ["r"]
-
-
-async def test_a_stuck_run_is_not_let_go_by_another_worker_of_the_same_kind(world: Any, store: Any) -> None:
-    await world.start()
-    await world.worker("w", "same")
-    await world.claim()
-    world.clock.ms += LEASE + 1
-    await store.sweep(1, 10)
-    assert await world.status() == "parked"
-    await world.worker("v", "same")
-    assert await world.status() == "parked"
-    await world.worker("u", "fixed")
-    assert await world.status() == "suspended"
-
-
-async def test_a_commit_that_wrote_something_makes_a_run_less_stuck_and_a_replay_does_not(
-    world: Any, store: Any
-) -> None:
-    await world.start()
-    for life, writes in enumerate((True, False)):
-        await world.worker(f"w{life}")
-        claim = await world.claim(f"w{life}")
-        rows = world.batch((b"k", b"v")) if writes else world.batch()
-        await store.commit_group([TurnCommit(claim.lease, "running", rows)])
-        world.clock.ms += LEASE + 1
-        await store.sweep(3, 10)
-        await store.fire_timers(10)
-    await world.worker("w2")
-    world.clock.ms += 4_000
-    await store.fire_timers(10)
-    claim = await world.claim("w2")
-    world.clock.ms += LEASE + 1
-    await store.sweep(3, 10)
-    assert await world.status() == "parked"  # the sweeps after the replay and after nothing, on top of the one before
-
-
 async def test_a_swept_worker_cannot_commit_any_more(world: Any, store: Any) -> None:
     """P5."""
     await world.worker()

@@ -95,6 +95,7 @@ class HeldRun:
         self.lease: Lease | None = None
         self.timer: int | None = None  # the earliest deadline after the last commit
         self.notices: list[str] = []
+        self.watched = False  # a suspect: what it is about to perform is noted
 
     # --- life
 
@@ -274,6 +275,8 @@ class HeldRun:
                 continue
             if self._size.is_large and turn.outcome is None and (excess := await self._too_long()) is not None:
                 return await self._park(excess)
+            if self.watched:
+                await self._note_place(turn)
             with CollectorPaused():
                 self._perform(turn)
             left = None
@@ -284,6 +287,12 @@ class HeldRun:
             if not self._touched:
                 self._rests = asyncio.get_running_loop().create_future()
                 await self._rests
+
+    async def _note_place(self, turn: Turn) -> None:
+        """Notes what is about to be performed: if this worker does not survive it, it can be named."""
+        steps = [text(step.location) for step in turn.commands if isinstance(step, RunStep | RunRollback)]
+        if steps and self.lease is not None:
+            await self._store.note_place(self.lease, ", ".join(steps[:3]) + (", …" if len(steps) > 3 else ""))
 
     async def _next_turn(self) -> tuple[Turn, TurnResult | None]:
         """A turn, and what became of its commit; None where there was nothing to commit, or it is not to be."""

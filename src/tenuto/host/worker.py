@@ -22,6 +22,7 @@ from tenuto.host.housekeeping import Housekeeper
 from tenuto.host.leases import Renewal
 from tenuto.host.limits import Limits
 from tenuto.host.programs import Programs
+from tenuto.host.quarantine import REVIEW_EVERY, Quarantine
 from tenuto.host.rounds import Rounds
 from tenuto.host.runners import Runners
 from tenuto.host.runs import HeldRun
@@ -32,6 +33,7 @@ from tenuto.host.under_way import AttemptUnderWay, UnderWay
 from tenuto.host.waiters import Ending
 from tenuto.kernel.batch import Batch
 from tenuto.kernel.records import Mail
+from tenuto.store.machine import Process, is_gone, this_process
 from tenuto.store.port import Claim, Lease, NewRun, RunningStep, Store, TurnCommit
 
 __all__ = ["Worker"]
@@ -76,6 +78,7 @@ class Worker:
         self._block_limit = block_limit
         self._grace = grace
         self._max_reclaims = max_reclaims
+        self._quarantine = Quarantine(store, lease_ms)
         self._definitions = Definitions()
         self._programs = Programs(store)
         self._housekeeper = Housekeeper(
@@ -183,6 +186,7 @@ class Worker:
             held.drop()
         self._held.clear()
         self._cache.clear()
+        self._quarantine.clear()
         if not self._stopping:
             self._loops.append(self._forever("register", self._register))
 
@@ -247,7 +251,15 @@ class Worker:
             await asyncio.sleep(self._pause)
 
     async def _claim_once(self) -> bool:
-        """Takes what there is room for; whether there may be more."""
+        """Takes what there is room for; whether there may be more. Suspects first, and nothing beside them."""
+        if self._quarantine.closed:
+            await self._quarantine.review(self._id)
+        elif await self._quarantine.is_called_for(busy=self._busy):
+            await self._claim_suspects()
+        if self._quarantine.closed:
+            await self._absorb()
+            self._until_rate = REVIEW_EVERY
+            return False
         # Together: a store that groups its writes makes one commit of all.
         parts = await asyncio.gather(self._absorb(), self._claim_runs(), self._claim_tasks(), return_exceptions=True)
         for failure in parts:
@@ -263,6 +275,23 @@ class Worker:
             self._pause = LISTEN_PAUSE
             if (held := self._held.get(run_id)) is not None:
                 held.mail_arrived()
+
+    @property
+    def _busy(self) -> bool:
+        """Whether this worker has, or is about to have, anything at all."""
+        return bool(self._driving or self._tasks.under_way or self._meant)
+
+    async def _claim_suspects(self) -> None:
+        room = min(self._room, self._concurrency - len(self._tasks))
+        if room <= 0:
+            return
+        known = self._definitions.workflows(), self._definitions.steps()
+        group = self._concurrency, room
+        found = await self._quarantine.claim(self._id, known, self._queues, group, busy=self._busy)
+        for task in found.tasks:
+            self._tasks.begin(task)
+        if found.runs:
+            await self._begin(found.runs)
 
     async def _claim_runs(self) -> bool:
         room = self._room
@@ -330,6 +359,8 @@ class Worker:
             _drop(cached.values())
             return  # lost meanwhile, with everything it had
         runs = {run_id: cached.get(run_id) or self._hold() for run_id in contents}
+        for run_id, held in runs.items():
+            held.watched = run_id in self._quarantine
         self._take([(claim, runs[claim.lease.run_id], contents[claim.lease.run_id]) for claim in claims])
 
     def _hold(self) -> HeldRun:
@@ -399,7 +430,8 @@ class Worker:
     async def signal(self, run_id: str, mail: Mail, message_id: str | None) -> None:
         """Stores a signal. A run that waits in this worker's memory takes it at once: nobody has to find it first."""
         held = self._cache.get(run_id)
-        if held is None or self._room <= 0 or asyncio.get_running_loop() is not self._loop:
+        may_have_it = self._room > 0 and not self._quarantine.closed and asyncio.get_running_loop() is self._loop
+        if held is None or held.watched or not may_have_it:
             await self._store.send(run_id, mail, message_id)
             self.poke()
             return
@@ -424,6 +456,7 @@ class Worker:
     def _may_begin(self, new: NewRun) -> bool:
         return (
             not self._stopping
+            and not self._quarantine.closed
             and new.delay_ms <= 0
             and (self._queues is None or new.queue in self._queues)
             and new.id not in self._held
@@ -541,13 +574,23 @@ class Worker:
         first = True
         while True:
             try:
-                if (first or self._housekeeper.holds("sweep")) and await self._store.sweep(self._max_reclaims, 100):
+                if (first or self._housekeeper.holds("sweep")) and await self._sweep_once():
                     self.poke()
                 self._definitions.stored = await self._programs.refresh()
             except EnvironmentFault as error:
                 log.warning("lost workers could not be looked for: %s", error)
             first = False
             await asyncio.sleep(self._lease_ms / 3000)
+
+    async def _sweep_once(self) -> int:
+        """Takes leases from workers that are gone: a process of this machine at once, others after their time."""
+        here = this_process()
+        alive = await self._store.live_workers()
+        gone = [one.id for one in alive if is_gone(Process(one.machine, one.pid, one.pid_began), here)]
+        if gone:
+            log.warning("the processes of %d workers of this machine are gone: %s", len(gone), ", ".join(gone))
+            await self._store.declare_lost(gone)
+        return await self._store.sweep(self._max_reclaims, 100)
 
 
 def _drop(runs: Iterable[HeldRun]) -> None:

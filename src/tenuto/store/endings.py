@@ -98,9 +98,11 @@ def _name(target: str) -> str:
     return target.rpartition("/")[2]
 
 
-def stuck(run_id: str, reclaims: int) -> str:
+def stuck(run_id: str, strikes: int, place: str | None) -> str:
     """Why a run is parked that its workers do not survive."""
-    return str(StuckError(f"{reclaims} workers in a row were lost while they had run {run_id}"))
+    lost = "1 worker was lost while it" if strikes == 1 else f"{strikes} workers were lost while they"
+    where = f"at {place}" if place else "in its own code, as far as is known"
+    return f"stuck: {StuckError(f'{lost} had run {run_id} and nothing else, {where}')}"
 
 
 def reclaim_delay_ms(reclaims: int) -> int:

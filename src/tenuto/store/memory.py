@@ -38,6 +38,7 @@ from tenuto.store.port import (
     TurnResult,
     WorkerRecord,
 )
+from tenuto.store.quarantine import Suspects
 
 __all__ = ["MemoryStore"]
 
@@ -126,6 +127,7 @@ class MemoryStore(MemoryHousekeeping, MemoryPrograms, MemoryQueueing):
             return number, None
         run.resume, run.status, run.lease_owner = resumed, "running", worker_id
         run.epoch += 1
+        run.losses.lease(self._shelf.clock())
         return number, Claim(Lease(run_id, run.epoch), run.record(), run.epoch - 1)
 
     async def answer(self, run_id: str, update_id: str) -> bytes | None:
@@ -239,7 +241,32 @@ class MemoryStore(MemoryHousekeeping, MemoryPrograms, MemoryQueueing):
         if worker is None or worker.lease_until < self._shelf.clock():
             return False
         worker.lease_until = self._shelf.clock() + lease_ms
+        worker.beat_due = self._shelf.clock() + lease_ms // 3
         return True
+
+    async def declare_lost(self, worker_ids: Sequence[str]) -> None:
+        memory_workers.declare_lost(self._shelf, worker_ids)
+
+    async def has_suspects(self, waited_ms: int) -> bool:
+        return memory_workers.has_suspects(self._shelf, waited_ms)
+
+    async def claim_suspects(
+        self,
+        worker_id: str,
+        known: tuple[Sequence[str], Sequence[str]],
+        queues: Sequence[str] | None,
+        group: tuple[int, int],
+        waited_ms: int,
+    ) -> Suspects:
+        return memory_workers.claim_suspects(self._shelf, worker_id, known, queues, group, waited_ms)
+
+    async def still_suspect(self, worker_id: str) -> list[str]:
+        return memory_workers.still_suspect(self._shelf, worker_id)
+
+    async def note_place(self, lease: Lease, location: str) -> None:
+        run = self._shelf.runs.get(lease.run_id)
+        if run is not None and run.epoch == lease.epoch:
+            run.losses.place = location
 
     async def deregister(self, worker_id: str, begun: Sequence[str] = ()) -> None:
         memory_workers.deregister(self._shelf, worker_id, begun)

@@ -20,7 +20,7 @@ from tenuto.store.limits import ANSWER_KEPT_MS, BUFFERED_MESSAGES
 from tenuto.store.port import CLOSED, STUCK, NewRun, RunFilter, RunningStep, RunRecord
 from tenuto.store.queues import QueueLimits, TaskState
 
-__all__ = ["Attempts", "RunState", "Shelf", "Table", "Watcher", "Worker", "checked", "fits"]
+__all__ = ["Attempts", "Losses", "RunState", "Shelf", "Table", "Watcher", "Worker", "checked", "fits"]
 
 _MAIL = mail_key(0)[:2]  # the prefix of all mail
 
@@ -71,9 +71,26 @@ class Table:
 @dataclass(slots=True, eq=False)
 class Worker:
     lease_until: int
+    beat_due: int  # when the next renewal comes if it lives
     capability: str
     queues: tuple[str, ...] | None = None
     started_at: int = 0
+    crowded: bool = False  # lost with more than one lease
+
+
+@dataclass(slots=True, eq=False)
+class Losses:
+    """The workers that were lost with a run or a task, since it last came any further."""
+
+    reclaims: int = 0
+    strikes: int = 0  # means nothing where `reclaims` is 0
+    leased_at: int | None = None
+    survived_ms: int = 0
+    place: str | None = None
+
+    def lease(self, now: int) -> None:
+        self.leased_at = now if self.reclaims else None
+        self.place = None
 
 
 @dataclass(slots=True, eq=False)
@@ -88,6 +105,7 @@ class Attempts:
     started_at: int | None = None  # of the attempt under way
     cancel_requested: bool = False
     holds_slot: bool = False
+    losses: Losses = field(default_factory=Losses)
 
 
 class Watcher(NamedTuple):
@@ -117,10 +135,11 @@ class RunState:
     started_at: int | None = None
     completed_at: int | None = None
     lease_owner: str | None = None
-    reclaims: int = 0
+    losses: Losses = field(default_factory=Losses)
     parked_by: str | None = None
     pause_requested: bool = False
     resume: int | None = None  # its pending wake-up, if there is one: its place in the queue
+    woken_at: int = 0  # when that came
     inbox_seq: int = 0
     inbox_seen: int = 0  # the last number that a committed turn was given
     inbox: dict[int, tuple[Mail, str | None]] = field(default_factory=dict[int, "tuple[Mail, str | None]"])
@@ -282,6 +301,7 @@ class Shelf:
         """A pending wake-up, at most one (V2)."""
         if run.resume is None:
             run.resume = next(self.turns)
+            run.woken_at = self.clock()
             self.news += 1
 
     def limited(self) -> frozenset[str]:

@@ -10,6 +10,7 @@ from tenuto.store.endings import cancelled_task, result
 from tenuto.store.memory_mail import deliver, tell_end
 from tenuto.store.memory_state import Shelf, Watcher
 from tenuto.store.port import ClaimedTask, OpenTask, Outgoing, TaskEnd
+from tenuto.store.quarantine import SUSPECT
 from tenuto.store.queues import TaskState
 
 __all__ = [
@@ -85,6 +86,7 @@ def claim_tasks(
         if shelf.attempt(task_id).status == "pending"
         and task.target in known
         and task.queue not in limited
+        and shelf.attempt(task_id).losses.reclaims < SUSPECT
         and (queues is None or task.queue in queues)
     ]
     return [lease_task(shelf, worker_id, task_id) for _, _, task_id in sorted(ready)[:limit]]
@@ -95,6 +97,7 @@ def lease_task(shelf: Shelf, worker_id: str, task_id: str) -> ClaimedTask:
     run_id, task = shelf.tasks[task_id]
     attempts = shelf.attempt(task_id)
     attempts.status, attempts.lease_owner = "running", worker_id
+    attempts.losses.lease(shelf.clock())
     attempts.epoch += 1
     attempts.attempt += 1
     attempts.started_at = shelf.clock()
@@ -124,6 +127,7 @@ def end_task(shelf: Shelf, end: TaskEnd) -> bool:
         return False
     if end.retry_at is not None and not attempts.cancel_requested:
         attempts.status, attempts.lease_owner, attempts.ready_at = "scheduled", None, end.retry_at
+        attempts.losses.reclaims = 0
         attempts.holds_slot = False
         return True
     attempts.attempt = end.attempts

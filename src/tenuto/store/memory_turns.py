@@ -57,7 +57,7 @@ def _commit(shelf: Shelf, commit: TurnCommit) -> TurnResult:
         return TurnResult("cancel_first")  # V7: an acknowledged cancel goes before any outcome
     run.table.apply(commit.rows)
     if any(commit.rows):
-        run.reclaims = 0
+        run.losses.reclaims = 0
     undelivered = _write_effects(shelf, run, commit)
     return TurnResult("committed", _move(shelf, run, commit), undelivered)
 
@@ -71,7 +71,7 @@ def reopen(shelf: Shelf, back: TurnCommit) -> bool:
     run.status, run.lease_owner, run.completed_at, run.reason, run.parked_by = "suspended", None, None, None, None
     run.epoch += 1
     run.pause_requested = False
-    run.reclaims = run.timer_count = 0
+    run.losses.reclaims = run.timer_count = 0
     run.inbox_seen = run.inbox_seq  # whoever claims it reads all the mail there is; its end may have deleted some
     run.key = run.alarm = None
     run.table.apply(back.rows)

@@ -7,11 +7,23 @@ from collections.abc import Iterable, Sequence
 from tenuto.kernel.location import text
 from tenuto.store.endings import interrupted_task, reclaim_delay_ms, retry_delay_ms, stuck
 from tenuto.store.limits import ANSWER_KEPT_MS
-from tenuto.store.memory_state import RunState, Shelf, Worker
-from tenuto.store.memory_tasks import cancel_begun, close_task
+from tenuto.store.memory_state import Attempts, Losses, RunState, Shelf, Worker
+from tenuto.store.memory_tasks import cancel_begun, close_task, lease_task
 from tenuto.store.port import Claim, Lease, WorkerRecord
+from tenuto.store.quarantine import SUSPECT, Suspect, Suspects, strikes_after, together
 
-__all__ = ["claim_runs", "deregister", "lease_run", "live", "register", "sweep"]
+__all__ = [
+    "claim_runs",
+    "claim_suspects",
+    "declare_lost",
+    "deregister",
+    "has_suspects",
+    "lease_run",
+    "live",
+    "register",
+    "still_suspect",
+    "sweep",
+]
 
 
 def register(
@@ -19,7 +31,11 @@ def register(
 ) -> None:
     """Makes a worker known and lets parked runs try it, if it is not like the one that parked them."""
     shelf.workers[worker_id] = Worker(
-        shelf.clock() + lease_ms, capability, None if queues is None else tuple(queues), shelf.clock()
+        shelf.clock() + lease_ms,
+        shelf.clock() + lease_ms // 3,
+        capability,
+        None if queues is None else tuple(queues),
+        shelf.clock(),
     )
     definitions = set(known)
     shelf.definitions |= definitions
@@ -32,7 +48,7 @@ def release(shelf: Shelf, run: RunState) -> None:
     """Lets a paused or parked run go on."""
     run.status = "suspended"
     run.reason = run.parked_by = None
-    run.reclaims = 0
+    run.losses.reclaims = 0
     shelf.wake(run)
 
 
@@ -55,7 +71,7 @@ def give_back_tasks(shelf: Shelf, worker_id: str, kept: Sequence[str], begun: Se
         if attempts.lease_owner != worker_id or task_id in kept:
             continue
         if task_id in begun:
-            _sweep_task(shelf, task_id)
+            _end_attempt(shelf, task_id)
             continue
         attempts.status, attempts.lease_owner = "pending", None
         attempts.holds_slot = False
@@ -74,7 +90,8 @@ def claim_runs(
     for run in woken:
         if len(claimed) == limit:
             break
-        if run.lease_owner is not None or (run.status == "suspended" and run.new.target not in definitions):
+        known_here = run.new.target in definitions and run.losses.reclaims < SUSPECT
+        if run.lease_owner is not None or (run.status == "suspended" and not known_here):
             continue
         run.resume = None  # of a run that is not suspended it means nothing
         if run.status == "suspended":
@@ -99,6 +116,7 @@ def _turn(run: RunState) -> int:
 
 def lease_run(shelf: Shelf, run: RunState, worker_id: str) -> Claim:
     """A resume or a first start becomes the lease."""
+    run.losses.lease(shelf.clock())
     run.status, run.lease_owner = "running", worker_id
     run.epoch += 1
     if run.started_at is None:
@@ -106,8 +124,70 @@ def lease_run(shelf: Shelf, run: RunState, worker_id: str) -> Claim:
     return Claim(Lease(run.id, run.epoch), run.record(), run.epoch - 1)
 
 
+def declare_lost(shelf: Shelf, worker_ids: Sequence[str]) -> None:
+    now = shelf.clock()
+    for worker in [shelf.workers[key] for key in worker_ids if key in shelf.workers]:
+        worker.lease_until = min(worker.lease_until, now - 1)
+    for name in [name for name, (owner, _) in shelf.background.items() if owner in worker_ids]:
+        del shelf.background[name]
+
+
+def suspects(
+    shelf: Shelf, known: tuple[Sequence[str], Sequence[str]], queues: Sequence[str] | None, waited_ms: int
+) -> list[Suspect]:
+    """Those that can be claimed, the last claimed first."""
+    since, limited = shelf.clock() - waited_ms, shelf.limited()
+    found: list[tuple[int, Suspect]] = []
+    for run in shelf.runs.values():
+        waits = run.status == "suspended" and run.resume is not None and run.woken_at <= since
+        if waits and run.losses.reclaims >= SUSPECT and run.new.target in known[0]:
+            found.append((run.losses.leased_at or 0, Suspect(run.id, *_losses(run.losses), True)))
+    for task_id, (_, task) in shelf.tasks.items():
+        attempts = shelf.attempt(task_id)
+        waits = attempts.status == "pending" and attempts.ready_at <= since and task.queue not in limited
+        served = task.target in known[1] and (queues is None or task.queue in queues)
+        if waits and served and attempts.losses.reclaims >= SUSPECT:
+            found.append((attempts.losses.leased_at or 0, Suspect(task_id, *_losses(attempts.losses), False)))
+    return [suspect for _, suspect in sorted(found, key=lambda one: (-one[0], one[1].id))]
+
+
+def _losses(losses: Losses) -> tuple[int, int]:
+    return losses.reclaims, losses.survived_ms
+
+
+def has_suspects(shelf: Shelf, waited_ms: int) -> bool:
+    """Whether any wait for so long, whoever knows them."""
+    targets = [run.new.target for run in shelf.runs.values()], [task.target for _, task in shelf.tasks.values()]
+    return bool(suspects(shelf, targets, None, waited_ms))
+
+
+def still_suspect(shelf: Shelf, worker_id: str) -> list[str]:
+    items: list[tuple[str, RunState | Attempts]] = [*shelf.runs.items(), *shelf.attempts.items()]
+    return [key for key, item in items if item.lease_owner == worker_id and item.losses.reclaims >= SUSPECT]
+
+
+def claim_suspects(
+    shelf: Shelf,
+    worker_id: str,
+    known: tuple[Sequence[str], Sequence[str]],
+    queues: Sequence[str] | None,
+    group: tuple[int, int],
+    waited_ms: int,
+) -> Suspects:
+    chosen = together(suspects(shelf, known, queues, waited_ms), *group)
+    runs = [shelf.runs[suspect.id] for suspect in chosen if suspect.is_run]
+    for run in runs:
+        run.resume = None
+    return Suspects(
+        [lease_run(shelf, run, worker_id) for run in runs],
+        [lease_task(shelf, worker_id, suspect.id) for suspect in chosen if not suspect.is_run],
+        max((suspect.survived_ms for suspect in chosen), default=0),
+    )
+
+
 def sweep(shelf: Shelf, max_reclaims: int, limit: int) -> int:
     """Takes leases from workers that are gone, and wakes runs that miss a timer; how many leases."""
+    _mark_crowded(shelf)
     lost = [shelf.runs[key] for key in sorted(shelf.runs) if _is_lost(shelf, shelf.runs[key].lease_owner)][:limit]
     for run in lost:
         _sweep_run(shelf, run, max_reclaims)
@@ -115,7 +195,9 @@ def sweep(shelf: Shelf, max_reclaims: int, limit: int) -> int:
     tasks = tasks[: limit - len(lost)]
     shelf.news += len(lost) + len(tasks)
     for task_id in tasks:
-        _sweep_task(shelf, task_id)
+        owner = shelf.workers.get(shelf.attempt(task_id).lease_owner or "")
+        _note_loss(shelf, shelf.attempt(task_id).losses, owner, alone=False)
+        _end_attempt(shelf, task_id)
     now = shelf.clock()
     if len(lost) + len(tasks) < limit:
         _forget_lost_workers(shelf, now)
@@ -139,21 +221,37 @@ def _forget_lost_workers(shelf: Shelf, now: int) -> None:
         del shelf.workers[worker_id]
 
 
+def _mark_crowded(shelf: Shelf) -> None:
+    """Notes which lost workers had several leases, before those are taken one by one: none of them was alone."""
+    owners = [run.lease_owner for run in shelf.runs.values()]
+    owners += [attempts.lease_owner for attempts in shelf.attempts.values()]
+    for worker_id, worker in shelf.workers.items():
+        if owners.count(worker_id) > 1 and _is_lost(shelf, worker_id):
+            worker.crowded = True
+
+
+def _note_loss(shelf: Shelf, losses: Losses, owner: Worker | None, *, alone: bool) -> None:
+    died = shelf.clock() if owner is None else min(shelf.clock(), owner.beat_due)
+    losses.survived_ms = 0 if losses.leased_at is None else max(0, died - losses.leased_at)
+    losses.strikes = strikes_after(losses.strikes, losses.reclaims, alone=alone)
+    losses.reclaims += 1
+
+
 def _sweep_run(shelf: Shelf, run: RunState, max_reclaims: int) -> None:
     owner = shelf.workers.get(run.lease_owner or "")
+    _note_loss(shelf, run.losses, owner, alone=owner is not None and not owner.crowded)
     run.lease_owner = None
     run.epoch += 1
-    run.reclaims += 1
-    if run.reclaims >= max_reclaims:
+    if run.losses.strikes >= max_reclaims:
         run.status, run.holds_slot = "parked", False
-        run.reason = stuck(run.id, run.reclaims)
+        run.reason = stuck(run.id, run.losses.strikes, run.losses.place)
         newest = list(shelf.workers.values())[-1:]
         run.parked_by = owner.capability if owner is not None else (newest[0].capability if newest else None)
     elif run.pause_requested:
         run.status, run.holds_slot = "paused", False
     else:
         run.status = "suspended"
-        delay = reclaim_delay_ms(run.reclaims)
+        delay = reclaim_delay_ms(run.losses.reclaims)
         if delay:
             run.alarms["reclaim"] = shelf.clock() + delay
         else:
@@ -161,8 +259,8 @@ def _sweep_run(shelf: Shelf, run: RunState, max_reclaims: int) -> None:
     run.pause_requested = False
 
 
-def _sweep_task(shelf: Shelf, task_id: str) -> None:
-    """Counts as a failed attempt; with none left nobody knows whether its effect happened (P2)."""
+def _end_attempt(shelf: Shelf, task_id: str) -> None:
+    """A begun attempt without its worker has failed; with none left nobody knows whether its effect happened (P2)."""
     _, task = shelf.tasks[task_id]
     attempts = shelf.attempt(task_id)
     attempts.lease_owner = None

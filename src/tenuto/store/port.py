@@ -25,6 +25,7 @@ from tenuto.kernel.commands import EnqueueTask
 from tenuto.kernel.records import Mail
 from tenuto.store.housekeeping import Housekeeping
 from tenuto.store.programs import Programs
+from tenuto.store.quarantine import Suspects
 from tenuto.store.queues import Queueing
 
 __all__ = [
@@ -241,6 +242,8 @@ class WorkerRecord:
     queues: tuple[str, ...] | None
     started_at: int
     lease_until: int
+    machine: str = ""  # `store.machine`; empty: nobody can look whether its process is there
+    pid_began: int = 0
 
 
 class NewTimer(NamedTuple):
@@ -507,13 +510,48 @@ class Store(Housekeeping, Programs, Queueing, Protocol):
     async def claim_runs(
         self, worker_id: str, known: Sequence[str], limit: int, queues: Sequence[str] | None = None
     ) -> list[Claim]:
-        """Resumed runs first, then first starts in these queues (None: all), of the definitions this worker knows."""
+        """Resumed runs first, then first starts in these queues (None: all), of the definitions this worker knows.
+
+        Suspects are left out, here and among tasks.
+        """
         ...
 
     async def claim_tasks(
         self, worker_id: str, known: Sequence[str], queues: Sequence[str] | None, limit: int
     ) -> list[ClaimedTask]:
         """Tasks of these queues (None: all), larger priority first, then older. Queues with limits are left out."""
+        ...
+
+    async def declare_lost(self, worker_ids: Sequence[str]) -> None:
+        """Ends the leases of workers whose processes are gone, as if their time were over: the next sweep finds them.
+        Their background leases are free."""
+        ...
+
+    async def has_suspects(self, waited_ms: int) -> bool:
+        """Whether suspects (`store.quarantine`) have been waiting for so long. Costs next to nothing without any."""
+        ...
+
+    async def claim_suspects(
+        self,
+        worker_id: str,
+        known: tuple[Sequence[str], Sequence[str]],
+        queues: Sequence[str] | None,
+        group: tuple[int, int],
+        waited_ms: int,
+    ) -> Suspects:
+        """Suspects to be held together: of these workflows and steps, and for tasks of these queues (None: all).
+
+        `group`: the worker's concurrency, and how much room it has. `waited_ms`: only what has been ready for so long.
+        Tasks of queues with limits are not among them; `claim_limited` gives them like any others.
+        """
+        ...
+
+    async def still_suspect(self, worker_id: str) -> list[str]:
+        """Of what this worker has the lease of: the suspects, which have committed nothing yet."""
+        ...
+
+    async def note_place(self, lease: Lease, location: str) -> None:
+        """What the holder of a suspect is about to perform, so that it can be named if the worker does not survive."""
         ...
 
     async def give_back_tasks(self, worker_id: str, kept: Sequence[str], begun: Sequence[str] = ()) -> None:
@@ -573,5 +611,8 @@ class Store(Housekeeping, Programs, Queueing, Protocol):
         ...
 
     async def sweep(self, max_reclaims: int, limit: int) -> int:
-        """Takes runs and tasks from workers that are gone; how many. At the limit a run is parked as stuck."""
+        """Takes runs and tasks from workers that are gone; how many.
+
+        A run that was all that so many of them had, without a commit in between, is parked as stuck.
+        """
         ...

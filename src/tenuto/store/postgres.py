@@ -43,6 +43,7 @@ from tenuto.store.postgres_listener import Listener
 from tenuto.store.postgres_programs import PostgresPrograms
 from tenuto.store.postgres_queues import PostgresQueueing
 from tenuto.store.postgres_schema import KNOWN_VERSION, migrate, require_schema
+from tenuto.store.quarantine import Suspects
 from tenuto.store.run_rows import worker_of_columns
 from tenuto.store.under_way import prefix_of, step_of
 
@@ -260,6 +261,35 @@ class PostgresStore(PostgresHousekeeping, PostgresPrograms, PostgresQueueing):
 
     async def heartbeat(self, worker_id: str, lease_ms: int) -> bool:
         return await self._heartbeat.renew(worker_id, lease_ms)
+
+    async def declare_lost(self, worker_ids: Sequence[str]) -> None:
+        await self._write(lambda: self._database.write("declare_lost", {"ids": list(worker_ids)}))
+
+    async def has_suspects(self, waited_ms: int) -> bool:
+        return bool(await self._here(lambda: self._database.read("has_suspects", {"waited": waited_ms})))
+
+    async def claim_suspects(
+        self,
+        worker_id: str,
+        known: tuple[Sequence[str], Sequence[str]],
+        queues: Sequence[str] | None,
+        group: tuple[int, int],
+        waited_ms: int,
+    ) -> Suspects:
+        database = self._database
+        return await self._transact(
+            lambda transaction: postgres_workers.claim_suspects(
+                transaction, database, worker_id, known, queues, group, waited_ms
+            )
+        )
+
+    async def still_suspect(self, worker_id: str) -> list[str]:
+        found = await self._here(lambda: self._database.read("still_suspect", {"worker": worker_id}))
+        return [execution for (execution,) in found]
+
+    async def note_place(self, lease: Lease, location: str) -> None:
+        values = {"run": lease.run_id, "epoch": lease.epoch, "location": location}
+        await self._write(lambda: self._database.write("note_place", values))
 
     async def deregister(self, worker_id: str, begun: Sequence[str] = ()) -> None:
         await self._write(lambda: postgres_workers.deregister(self._database, worker_id, begun))

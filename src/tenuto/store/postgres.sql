@@ -435,7 +435,8 @@ numbered AS (
        SET inbox_seq = e.inbox_seq + 1,
            status = CASE WHEN e.status = 'suspended' AND %(worker)s::text IS NOT NULL THEN 'running' ELSE e.status END,
            lease_owner = CASE WHEN e.status = 'suspended' THEN %(worker)s::text ELSE e.lease_owner END,
-           epoch = e.epoch + CASE WHEN e.status = 'suspended' AND %(worker)s::text IS NOT NULL THEN 1 ELSE 0 END
+           epoch = e.epoch + CASE WHEN e.status = 'suspended' AND %(worker)s::text IS NOT NULL THEN 1 ELSE 0 END,
+           leased_at = CASE WHEN e.reclaims > 0 THEN tenuto_now() END, place = NULL
       FROM run JOIN roomy USING (id)
      WHERE e.id = %(run)s AND (%(signal)s::text IS NULL OR EXISTS (SELECT 1 FROM noted))
     RETURNING e.id, e.inbox_seq, e.status, run.status = 'suspended' AND %(worker)s::text IS NOT NULL AS claimed,
@@ -549,14 +550,15 @@ SELECT pg_notify('tenuto', '')::text FROM (SELECT 1 FROM woken LIMIT 1) any_woke
 UPDATE executions SET status = 'suspended' WHERE id = %(run)s AND status = 'paused'
 
 -- claim_runs: wake-ups become leases (Q2, V3); those of runs that are not suspended mean nothing and go, which the answer
--- counts. Then, in the room they leave, runs that have not begun (Q3), over all queues without limits: a skip scan, one
+-- counts. Suspects are claimed apart. Then, in the room they leave, runs that have not begun (Q3), over all queues without limits: a skip scan, one
 -- probe of executions_ready each. Whether a queue has limits is read here and not remembered: a new one holds from its
 -- commit on. The time comes along: no later look at our estimate of the clock may be before what made a run claimable (P4).
 WITH RECURSIVE woken AS MATERIALIZED (
     SELECT r.id AS resume_id, w.id, w.status, r.priority, r.ready_at
       FROM executions r JOIN executions w ON w.id = ANY (ARRAY[coalesce(r.parent_workflow_id, '')])
      WHERE r.queue = 'system' AND r.status = 'pending' AND r.target_name = 'builtin.resume_workflow'
-       AND w.lease_owner IS NULL AND (w.status <> 'suspended' OR w.target_name = ANY (%(known)s::text[]))
+       AND w.lease_owner IS NULL
+       AND (w.status <> 'suspended' OR (w.reclaims < 2 AND w.target_name = ANY (%(known)s::text[])))
      ORDER BY r.priority DESC, r.ready_at, r.id LIMIT %(limit)s FOR UPDATE OF r, w SKIP LOCKED),
 gone AS (DELETE FROM executions WHERE id = ANY (ARRAY(SELECT resume_id FROM woken))),
 waiting (queue) AS (
@@ -587,7 +589,8 @@ claimed AS MATERIALIZED (  -- and not in the UPDATE itself: for a row that has c
 leased AS (
     UPDATE executions w
        SET status = 'running', lease_owner = %(worker)s, epoch = w.epoch + 1,
-           started_at = coalesce(w.started_at, tenuto_now())
+           started_at = coalesce(w.started_at, tenuto_now()),
+           leased_at = CASE WHEN w.reclaims > 0 THEN tenuto_now() END, place = NULL
       FROM claimed p WHERE w.id = ANY (ARRAY[p.id])
     RETURNING w.id, w.target_name, w.status, w.epoch, tenuto_ms(w.alarm), w.reason, w.started_by, w.started_op,
               w.parent_workflow_id, w.definition, w.queue, w.run_no, tenuto_ms(w.created_at), tenuto_ms(w.started_at),
@@ -611,7 +614,7 @@ picked AS MATERIALIZED (
       FROM waiting CROSS JOIN LATERAL (
            SELECT e.id, e.priority, e.ready_at FROM executions e
             WHERE e.status = 'pending' AND e.target_name <> 'builtin.resume_workflow' AND e.queue = waiting.queue
-              AND e.type = 'task' AND e.target_name = ANY (%(known)s::text[])
+              AND e.type = 'task' AND e.target_name = ANY (%(known)s::text[]) AND e.reclaims < 2
               AND (%(queues)s::text[] IS NULL OR waiting.queue = ANY (%(queues)s::text[]))
               AND NOT EXISTS (SELECT 1 FROM queues q
                                WHERE q.name = waiting.queue
@@ -622,7 +625,7 @@ picked AS MATERIALIZED (
 leased AS (
     UPDATE executions e
        SET status = 'running', lease_owner = %(worker)s, epoch = e.epoch + 1, attempt = e.attempt + 1,
-           started_at = tenuto_now()
+           started_at = tenuto_now(), leased_at = CASE WHEN e.reclaims > 0 THEN tenuto_now() END
      WHERE e.id = ANY (ARRAY(SELECT id FROM picked))
     RETURNING e.id, e.target_name, e.args, e.epoch, e.attempt, e.max_attempts, e.backoff_ms, e.backoff_max_ms,
               e.timeout_ms, e.heartbeat_ms, e.parent_workflow_id, coalesce(e.parent_op, ''), e.queue, e.priority,
@@ -846,7 +849,8 @@ RETURNING id, CASE WHEN parent_workflow_id IS NULL THEN pg_notify('tenuto', ''):
 -- retry_task: tried again later; its start is a timer. Not one that was asked to stop.
 WITH kept AS (
     UPDATE executions
-       SET status = 'scheduled', lease_owner = NULL, holds_slot = false, error = %(error)s, ready_at = tenuto_time(%(at)s)
+       SET status = 'scheduled', lease_owner = NULL, holds_slot = false, error = %(error)s, ready_at = tenuto_time(%(at)s),
+           reclaims = 0
      WHERE id = %(id)s AND epoch = %(epoch)s AND status = 'running' AND type = 'task' AND NOT cancel_requested
     RETURNING id)
 INSERT INTO timer_tasks (id, fire_at, workflow_id, timer_type, created_at)
@@ -862,7 +866,7 @@ SELECT id, target_name, queue, status, attempt, max_attempts, tenuto_ms(ready_at
  ORDER BY created_at, id
 
 -- live_workers: those whose lease is not over.
-SELECT id, host, pid, release, queues, tenuto_ms(started_at), tenuto_ms(lease_until)
+SELECT id, host, pid, release, queues, tenuto_ms(started_at), tenuto_ms(lease_until), machine, pid_began
   FROM workers WHERE lease_until >= tenuto_now() ORDER BY started_at, id
 
 -- get_task: a task as its client sees it.
@@ -903,10 +907,13 @@ SELECT pg_notify('tenuto', '')::text FROM (SELECT 1 FROM ready LIMIT 1) any_read
 SELECT tenuto_ms(min(fire_at)), tenuto_ms(tenuto_now()) FROM timer_tasks
 
 -- insert_worker: makes a worker known.
-INSERT INTO workers (id, lease_until, started_at, host, pid, release, queues, capability)
-VALUES (%(id)s, tenuto_now() + %(lease)s * interval '1 millisecond', tenuto_now(), %(host)s, %(pid)s, %(release)s,
-        %(queues)s, %(capability)s)
-ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until, capability = excluded.capability
+INSERT INTO workers (id, lease_until, beat_due, started_at, host, machine, pid, pid_began, release, queues, capability)
+VALUES (%(id)s, tenuto_now() + %(lease)s * interval '1 millisecond',
+        tenuto_now() + %(lease)s / 3 * interval '1 millisecond', tenuto_now(), %(host)s, %(machine)s, %(pid)s,
+        %(pid_began)s, %(release)s, %(queues)s, %(capability)s)
+ON CONFLICT (id) DO UPDATE
+   SET lease_until = excluded.lease_until, beat_due = excluded.beat_due, capability = excluded.capability,
+       crowded = false
 
 -- insert_definitions: what workers have, so that clients can name it. Ordered: two workers that start together must
 -- not wait for each other.
@@ -925,7 +932,9 @@ UPDATE executions e SET status = 'suspended', reason = NULL, parked_by = NULL, r
  WHERE e.id = ANY (ARRAY(SELECT id FROM picked)) RETURNING e.id
 
 -- heartbeat: renews all leases of a worker by one row; a late one revives nothing (Q1).
-UPDATE workers SET lease_until = tenuto_now() + %(lease)s * interval '1 millisecond'
+UPDATE workers
+   SET lease_until = tenuto_now() + %(lease)s * interval '1 millisecond',
+       beat_due = tenuto_now() + %(lease)s / 3 * interval '1 millisecond'
  WHERE id = %(id)s AND lease_until >= tenuto_now() RETURNING id
 
 -- give_back_runs: a worker that leaves in good order; not counted as reclaim. Locked in id order.
@@ -950,23 +959,31 @@ SELECT pg_notify('tenuto', '')::text FROM (SELECT 1 FROM back LIMIT 1) any_back
 -- delete_worker: gone.
 DELETE FROM workers WHERE id = %(id)s
 
--- lost_runs: leases of runs whose worker is gone (Q11).
-SELECT e.id, e.reclaims,
-       coalesce(k.capability, (SELECT capability FROM workers ORDER BY started_at DESC LIMIT 1)), e.pause_requested
+-- mark_crowded: lost workers that had several leases, before these are taken one by one: nothing was alone with them.
+UPDATE workers w SET crowded = true
+ WHERE w.lease_until < tenuto_now() AND NOT w.crowded
+   AND (SELECT count(*) FROM executions e WHERE e.lease_owner = w.id) > 1
+
+-- lost_runs: leases of runs whose worker is gone (Q11). How long it lived with a run is known to the next renewal that
+-- did not come.
+SELECT e.id, coalesce(k.capability, (SELECT capability FROM workers ORDER BY started_at DESC LIMIT 1)),
+       e.pause_requested, e.reclaims, e.strikes, k.id IS NOT NULL AND NOT k.crowded, e.place,
+       greatest(tenuto_ms(least(k.beat_due, tenuto_now())) - tenuto_ms(coalesce(e.leased_at, tenuto_now())), 0)
   FROM executions e LEFT JOIN workers k ON k.id = e.lease_owner
  WHERE e.lease_owner IS NOT NULL AND e.type = 'workflow' AND (k.id IS NULL OR k.lease_until < tenuto_now())
  ORDER BY e.id || '' LIMIT %(limit)s FOR NO KEY UPDATE OF e SKIP LOCKED
 
 -- lost_tasks: the same for tasks, not locked: their parents come first, so each is looked at again (Q11, section 8).
 SELECT e.id, e.epoch, e.target_name, coalesce(e.parent_op, ''), e.attempt, e.max_attempts, e.backoff_ms,
-       e.backoff_max_ms, e.cancel_requested, tenuto_ms(tenuto_now())
+       e.backoff_max_ms, e.cancel_requested, tenuto_ms(tenuto_now()), e.reclaims + 1,
+       greatest(tenuto_ms(least(k.beat_due, tenuto_now())) - tenuto_ms(coalesce(e.leased_at, tenuto_now())), 0)
   FROM executions e LEFT JOIN workers k ON k.id = e.lease_owner
  WHERE e.lease_owner IS NOT NULL AND e.type = 'task' AND (k.id IS NULL OR k.lease_until < tenuto_now())
  ORDER BY e.id || '' LIMIT %(limit)s
 
 -- begun_tasks: those of a worker that leaves whose step it had begun, as `lost_tasks` gives them.
 SELECT id, epoch, target_name, coalesce(parent_op, ''), attempt, max_attempts, backoff_ms, backoff_max_ms,
-       cancel_requested, tenuto_ms(tenuto_now())
+       cancel_requested, tenuto_ms(tenuto_now()), reclaims, coalesce(survived_ms, 0)
   FROM executions WHERE lease_owner = %(worker)s AND type = 'task' AND id = ANY (%(begun)s::text[]) ORDER BY id || ''
 
 -- delete_lost_workers: with their leases swept, nothing needs their rows.
@@ -975,12 +992,68 @@ DELETE FROM workers w
 
 -- sweep_run: taken from its worker, which can no longer write (V3).
 UPDATE executions
-   SET status = %(status)s, lease_owner = NULL, epoch = epoch + 1, reclaims = reclaims + 1, reason = %(reason)s,
-       parked_by = %(parked_by)s, pause_requested = false, holds_slot = holds_slot AND %(status)s::text = 'suspended'
+   SET status = %(status)s, lease_owner = NULL, epoch = epoch + 1, reclaims = reclaims + 1, strikes = %(strikes)s,
+       survived_ms = %(survived)s, reason = %(reason)s, parked_by = %(parked_by)s,
+       pause_requested = false, holds_slot = holds_slot AND %(status)s::text = 'suspended'
  WHERE id = %(id)s
 
--- raise_task_epoch: of a task that was taken from its worker, which can no longer end it.
-UPDATE executions SET epoch = epoch + 1 WHERE id = %(id)s
+-- take_task: from its worker, which can no longer end it.
+UPDATE executions SET epoch = epoch + 1, reclaims = %(reclaims)s, survived_ms = %(survived)s WHERE id = %(id)s
+
+-- declare_lost: workers whose processes are gone; as if their time were over. Another begins at once with what they did
+-- for all.
+WITH background AS (DELETE FROM background_leases WHERE owner = ANY (%(ids)s::text[]))
+UPDATE workers SET lease_until = least(lease_until, tenuto_now() - interval '1 millisecond')
+ WHERE id = ANY (%(ids)s::text[])
+
+-- has_suspects: whether any have been ready for so long. A look, before anything is written.
+SELECT 1 FROM executions e
+ WHERE e.reclaims >= 2 AND e.lease_owner IS NULL AND e.completed_at IS NULL
+   AND CASE e.type WHEN 'task'
+       THEN e.status = 'pending' AND e.ready_at <= tenuto_now() - %(waited)s * interval '1 millisecond'
+       ELSE e.status = 'suspended'
+        AND (SELECT r.ready_at FROM executions r
+              WHERE r.parent_workflow_id = e.id AND r.target_name = 'builtin.resume_workflow' AND r.status = 'pending')
+            <= tenuto_now() - %(waited)s * interval '1 millisecond' END
+ LIMIT 1
+
+-- suspect_runs: runs that were lost again and again are claimed apart, the last claimed first. As for all claims, what
+-- somebody has locked is skipped and found again.
+SELECT e.id, e.reclaims, coalesce(e.survived_ms, 0), e.leased_at, r.id
+  FROM executions e JOIN executions r ON r.parent_workflow_id = e.id
+ WHERE e.reclaims >= 2 AND e.lease_owner IS NULL AND e.completed_at IS NULL
+   AND e.type = 'workflow' AND e.status = 'suspended' AND e.target_name = ANY (%(known)s::text[])
+   AND r.target_name = 'builtin.resume_workflow' AND r.status = 'pending'
+   AND r.ready_at <= tenuto_now() - %(waited)s * interval '1 millisecond'
+ ORDER BY e.leased_at DESC, e.id LIMIT %(limit)s FOR NO KEY UPDATE OF e SKIP LOCKED FOR UPDATE OF r SKIP LOCKED
+
+-- suspect_tasks: the same for tasks of queues without limits.
+SELECT e.id, e.reclaims, coalesce(e.survived_ms, 0), e.leased_at
+  FROM executions e
+ WHERE e.reclaims >= 2 AND e.lease_owner IS NULL AND e.completed_at IS NULL
+   AND e.type = 'task' AND e.status = 'pending' AND e.target_name = ANY (%(known)s::text[])
+   AND e.ready_at <= tenuto_now() - %(waited)s * interval '1 millisecond'
+   AND (%(queues)s::text[] IS NULL OR e.queue = ANY (%(queues)s::text[]))
+   AND NOT EXISTS (SELECT 1 FROM queues q
+                    WHERE q.name = e.queue
+                      AND (q.paused OR coalesce(q.concurrency, q.worker_concurrency, q.partition_concurrency,
+                                                q.rate_limit) IS NOT NULL))
+ ORDER BY e.leased_at DESC, e.id LIMIT %(limit)s FOR UPDATE OF e SKIP LOCKED
+
+-- lease_suspects: runs that were picked become leases (V3), and their wake-ups go.
+WITH gone AS (DELETE FROM executions WHERE id = ANY (%(resumes)s::text[]))
+UPDATE executions w
+   SET status = 'running', lease_owner = %(worker)s, epoch = w.epoch + 1, leased_at = tenuto_now(), place = NULL
+ WHERE w.id = ANY (%(ids)s::text[])
+RETURNING tenuto_ms(tenuto_now()), 0, w.id, w.target_name, w.status, w.epoch, tenuto_ms(w.alarm), w.reason, w.started_by,
+          w.started_op, w.parent_workflow_id, w.definition, w.queue, w.run_no, tenuto_ms(w.created_at),
+          tenuto_ms(w.started_at), tenuto_ms(w.completed_at), w.attributes
+
+-- still_suspect: what a worker has of them.
+SELECT id FROM executions WHERE lease_owner = %(worker)s AND reclaims >= 2
+
+-- note_place: what the worker of a suspect is about to perform.
+UPDATE executions SET place = %(location)s WHERE id = %(run)s AND epoch = %(epoch)s
 
 -- start_reclaim: a run that lost its workers again is tried later and later.
 INSERT INTO timer_tasks (id, fire_at, workflow_id, timer_type, created_at)
@@ -1290,11 +1363,12 @@ WITH leased AS (
               tenuto_ms(w.completed_at), w.attributes, w.priority, w.ready_at)
 SELECT tenuto_ms(tenuto_now()), 0, leased.* FROM leased ORDER BY leased.priority DESC, leased.ready_at, leased.id
 
--- lease_tasks: the same for tasks; a claimed attempt counts at once (P2).
+-- lease_tasks: the same for tasks, and for suspects among tasks, which have no slots; a claimed attempt counts at once (P2).
 WITH leased AS (
     UPDATE executions e
-       SET status = 'running', lease_owner = %(worker)s, epoch = e.epoch + 1, attempt = e.attempt + 1, holds_slot = true,
-           started_at = tenuto_now()
+       SET status = 'running', lease_owner = %(worker)s, epoch = e.epoch + 1, attempt = e.attempt + 1,
+           holds_slot = %(slots)s, started_at = tenuto_now(),
+           leased_at = CASE WHEN e.reclaims > 0 THEN tenuto_now() END
      WHERE e.id = ANY (%(ids)s::text[]) AND e.status = 'pending'
     RETURNING e.id, e.target_name, e.args, e.epoch, e.attempt, e.max_attempts, e.backoff_ms, e.backoff_max_ms,
               e.timeout_ms, e.heartbeat_ms, e.parent_workflow_id, coalesce(e.parent_op, ''), e.queue, e.priority,

@@ -208,4 +208,4 @@ class _Claimer:
     async def _lease(self, transaction: Transaction, statement: str, ids: Sequence[str]) -> list[Row]:
         if not ids:
             return []
-        return await transaction.all(statement, {"worker": self._worker_id, "ids": list(ids)})
+        return await transaction.all(statement, {"worker": self._worker_id, "ids": list(ids), "slots": True})

@@ -18,14 +18,26 @@ import psycopg
 from tenuto.errors import StoreUnavailableError
 from tenuto.store.endings import interrupted_task, reclaim_delay_ms, retry_delay_ms, stuck
 from tenuto.store.limits import ANSWER_KEPT_MS
-from tenuto.store.port import RunningStep, TaskEnd
+from tenuto.store.machine import this_process
+from tenuto.store.port import ClaimedTask, RunningStep, TaskEnd
 from tenuto.store.postgres_arrays import Blobs, Texts
 from tenuto.store.postgres_connection import STATEMENTS, Database, Row, Transaction
 from tenuto.store.postgres_mail import wake
+from tenuto.store.postgres_runs import claims_of
 from tenuto.store.postgres_tasks import end_task
+from tenuto.store.quarantine import Suspect, Suspects, largest_group, strikes_after, together
 from tenuto.store.under_way import details_of, key_of
 
-__all__ = ["Heartbeat", "deregister", "give_back_tasks", "note_under_way", "register", "sweep", "wake_untimed"]
+__all__ = [
+    "Heartbeat",
+    "claim_suspects",
+    "deregister",
+    "give_back_tasks",
+    "note_under_way",
+    "register",
+    "sweep",
+    "wake_untimed",
+]
 
 SLICE: Final = 1_000
 
@@ -95,6 +107,7 @@ async def register(
     queues: Sequence[str] | None,
 ) -> None:
     """Makes a worker known and lets parked runs try it, if it is not like the one that parked them."""
+    process = this_process()
     released = await transaction.all("release_parked", {"known": list(definitions), "capability": capability})
     await transaction.run(
         "insert_worker",
@@ -102,7 +115,9 @@ async def register(
             "id": worker_id,
             "lease": lease_ms,
             "host": platform.node(),
+            "machine": process.machine,
             "pid": os.getpid(),
+            "pid_began": process.began,
             "release": _release(),
             "queues": None if queues is None else json.dumps(list(queues)),
             "capability": capability,
@@ -157,14 +172,15 @@ async def _count_begun(database: Database, worker_id: str, begun: Sequence[str])
     """Ends attempts as if their worker had been lost; if that happens now, the sweep does the same with the rest."""
     if begun:
         for row in await database.read("begun_tasks", {"worker": worker_id, "begun": list(begun)}):
-            await database.transact(partial(_sweep_task, row=row))
+            await database.transact(partial(_end_attempt, row=row))
 
 
 async def sweep(database: Database, max_reclaims: int, limit: int) -> int:
     """Takes leases from workers that are gone; how many."""
+    await database.write("mark_crowded")
     runs = await database.transact(lambda transaction: _sweep_runs(transaction, max_reclaims, limit))
     lost = await database.read("lost_tasks", {"limit": limit})
-    tasks = [await database.transact(partial(_sweep_task, row=row)) for row in lost]
+    tasks = [await database.transact(partial(_end_attempt, row=row)) for row in lost]
     if runs + len(lost) < limit:
         await database.write("delete_lost_workers")
     await database.write("delete_old_answers", {"kept": ANSWER_KEPT_MS})
@@ -174,16 +190,17 @@ async def sweep(database: Database, max_reclaims: int, limit: int) -> int:
 async def _sweep_runs(transaction: Transaction, max_reclaims: int, limit: int) -> int:
     lost = await transaction.all("lost_runs", {"limit": limit})
     woken: list[str] = []
-    for run_id, before, capability, pause_requested in lost:
-        reclaims = before + 1
+    for run_id, capability, pause_requested, reclaims, before, alone, place, survived_ms in lost:
+        strikes = strikes_after(before, reclaims, alone=alone)
         values: dict[str, Any] = {"id": run_id, "status": "suspended", "reason": None, "parked_by": None}
-        if reclaims >= max_reclaims:
-            values.update(status="parked", reason=stuck(run_id, reclaims), parked_by=capability)
+        values.update(strikes=strikes, survived=survived_ms)
+        if strikes >= max_reclaims:
+            values.update(status="parked", reason=stuck(run_id, strikes, place), parked_by=capability)
         elif pause_requested:
             values.update(status="paused")  # asked for while it was leased
         await transaction.run("sweep_run", values)
         if values["status"] == "suspended":
-            delay = reclaim_delay_ms(reclaims)
+            delay = reclaim_delay_ms(reclaims + 1)
             if delay:
                 await transaction.run("start_reclaim", {"run": run_id, "delay": delay})
             else:
@@ -192,9 +209,9 @@ async def _sweep_runs(transaction: Transaction, max_reclaims: int, limit: int) -
     return len(lost)
 
 
-async def _sweep_task(transaction: Transaction, row: Row) -> bool:
-    """Counts as a failed attempt; with none left nobody knows whether its effect happened (P2). One transaction."""
-    task_id, epoch, target, operation, attempt, max_attempts, backoff_ms, backoff_max_ms, cancelled, now = row
+async def _end_attempt(transaction: Transaction, row: Row) -> bool:
+    """A begun attempt without its worker has failed; with none left nobody knows whether its effect happened (P2)."""
+    task_id, epoch, target, operation, attempt, max_attempts, backoff_ms, backoff_max_ms, cancelled, now = row[:10]
     retry_at, error = None, None
     if cancelled:
         pass  # it was asked to stop, and has
@@ -205,8 +222,34 @@ async def _sweep_task(transaction: Transaction, row: Row) -> bool:
     # Under the epoch it was seen with: if it ended or was claimed meanwhile, this is refused like any late end.
     ended = await end_task(transaction, TaskEnd(task_id, epoch, None, error, attempt, retry_at, cancelled=cancelled))
     if ended:
-        await transaction.run("raise_task_epoch", {"id": task_id})
+        await transaction.run("take_task", {"id": task_id, "reclaims": row[10], "survived": row[11]})
     return ended
+
+
+async def claim_suspects(
+    transaction: Transaction,
+    database: Database,
+    worker_id: str,
+    known: tuple[Sequence[str], Sequence[str]],
+    queues: Sequence[str] | None,
+    group: tuple[int, int],
+    waited_ms: int,
+) -> Suspects:
+    values: dict[str, Any] = {"limit": largest_group(group[0]), "waited": waited_ms}
+    runs = await transaction.all("suspect_runs", {**values, "known": list(known[0])})
+    served = None if queues is None else list(queues)
+    tasks = await transaction.all("suspect_tasks", {**values, "known": list(known[1]), "queues": served})
+    found = [(row, True) for row in runs] + [(row, False) for row in tasks]
+    found.sort(key=lambda one: one[0][0])
+    found.sort(key=lambda one: one[0][3], reverse=True)
+    chosen = together((Suspect(row[0], row[1], row[2], is_run) for row, is_run in found), *group)
+    ids = [suspect.id for suspect in chosen if suspect.is_run]
+    leased = {"worker": worker_id, "ids": ids, "resumes": [row[4] for row in runs if row[0] in ids]}
+    claimed = await transaction.all("lease_suspects", leased) if ids else []
+    attempts = {"worker": worker_id, "ids": [item.id for item in chosen if not item.is_run], "slots": False}
+    begun = await transaction.all("lease_tasks", attempts) if attempts["ids"] else []
+    survived_ms = max((suspect.survived_ms for suspect in chosen), default=0)
+    return Suspects(claims_of(database, claimed), [ClaimedTask(*row[:13]) for row in begun], survived_ms)
 
 
 async def wake_untimed(database: Database, after: str) -> str:

@@ -39,6 +39,5 @@ def record_of_columns(row: Sequence[Any], attributes: Any) -> RunRecord:
 
 def worker_of_columns(row: Sequence[Any]) -> WorkerRecord:
     """Out of the columns of `live_workers`; the queues are a JSON list."""
-    worker_id, host, pid, release, queues, started_at, lease_until = row
-    served = None if queues is None else tuple(json.loads(queues))
-    return WorkerRecord(worker_id, host, pid, release, served, started_at, lease_until)
+    worker_id, host, pid, release, queues, *rest = row
+    return WorkerRecord(worker_id, host, pid, release, None if queues is None else tuple(json.loads(queues)), *rest)

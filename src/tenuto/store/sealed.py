@@ -56,6 +56,7 @@ from tenuto.store.port import (
     TurnResult,
     UnreadableRun,
 )
+from tenuto.store.quarantine import Suspects
 from tenuto.store.queues import LimitedClaims, TaskState
 from tenuto.store.reasons import hidden, is_hidden, readable
 from tenuto.store.results import Belonging, keyed, note_of
@@ -89,6 +90,7 @@ PASSED: Final = frozenset(
         "delete",
         "delete_expired",
         "delete_schedule",
+        "declare_lost",
         "deregister",
         "give_back_tasks",
         "fire_timers",
@@ -98,10 +100,12 @@ PASSED: Final = frozenset(
         "hook_owner",
         "identity",
         "keep_program",
+        "has_suspects",
         "keyed",
         "limit_messages",
         "limited",
         "live_workers",
+        "note_place",
         "note_under_way",
         "now",
         "open_hook",
@@ -119,6 +123,7 @@ PASSED: Final = frozenset(
         "set_queue",
         "set_schedule",
         "steps_under_way",
+        "still_suspect",
         "sweep",
         "sync",
         "take_background",
@@ -407,6 +412,11 @@ class SealedStore:
 
     async def claim_limited(self, *asked: Any) -> LimitedClaims:
         claimed = await self._store.claim_limited(*asked)
+        runs = [self._opened_claim(claim) for claim in claimed.runs]
+        return replace(claimed, runs=runs, tasks=[self._opened_task(task) for task in claimed.tasks])
+
+    async def claim_suspects(self, *asked: Any) -> Suspects:
+        claimed = await self._store.claim_suspects(*asked)
         runs = [self._opened_claim(claim) for claim in claimed.runs]
         return replace(claimed, runs=runs, tasks=[self._opened_task(task) for task in claimed.tasks])
 

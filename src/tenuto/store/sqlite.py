@@ -34,6 +34,7 @@ from tenuto.store.port import (
     TurnResult,
     WorkerRecord,
 )
+from tenuto.store.quarantine import Suspects
 from tenuto.store.run_rows import worker_of_columns
 from tenuto.store.schema import KNOWN_VERSION, migrate, require_schema, schema_version
 from tenuto.store.sqlite_housekeeping import SqliteHousekeeping
@@ -263,6 +264,32 @@ class SqliteStore(SqliteHousekeeping, SqlitePrograms, SqliteQueueing):
 
     async def heartbeat(self, worker_id: str, lease_ms: int) -> bool:
         return await self._write(lambda connection: sqlite_workers.heartbeat(connection, worker_id, lease_ms))
+
+    async def declare_lost(self, worker_ids: Sequence[str]) -> None:
+        await self._write(lambda connection: sqlite_workers.declare_lost(connection, worker_ids))
+
+    async def has_suspects(self, waited_ms: int) -> bool:
+        return bool(await self._read(lambda connection: sqlite_workers.suspects(connection, None, None, 1, waited_ms)))
+
+    async def claim_suspects(
+        self,
+        worker_id: str,
+        known: tuple[Sequence[str], Sequence[str]],
+        queues: Sequence[str] | None,
+        group: tuple[int, int],
+        waited_ms: int,
+    ) -> Suspects:
+        return await self._write(
+            lambda connection: sqlite_workers.claim_suspects(connection, worker_id, known, queues, group, waited_ms)
+        )
+
+    async def still_suspect(self, worker_id: str) -> list[str]:
+        found = await self._read(lambda connection: connection.all("still_suspect", {"worker": worker_id}))
+        return [execution for (execution,) in found]
+
+    async def note_place(self, lease: Lease, location: str) -> None:
+        values = {"run": lease.run_id, "epoch": lease.epoch, "location": location}
+        await self._write(lambda connection: connection.run("note_place", values))
 
     async def deregister(self, worker_id: str, begun: Sequence[str] = ()) -> None:
         await self._write(lambda connection: sqlite_workers.deregister(connection, worker_id, begun))

@@ -307,12 +307,13 @@ DO UPDATE SET priority = executions.priority
 -- unpause_for_cancel: a cancel lets a paused run go on.
 UPDATE executions SET status = 'suspended' WHERE id = :run AND status = 'paused'
 
--- pick_resumes: wake-ups this worker can act on, and those of runs that nobody needs to wake (Q2).
+-- pick_resumes: wake-ups this worker can act on, and those of runs that nobody needs to wake (Q2). Suspects are claimed
+-- apart.
 SELECT r.id, w.id, w.status
   FROM executions r JOIN executions w ON w.id = r.parent_workflow_id
  WHERE r.queue = 'system' AND r.type = 'task' AND r.status = 'pending' AND r.target_name = 'builtin.resume_workflow'
    AND w.lease_owner IS NULL
-   AND (w.status <> 'suspended' OR w.target_name IN (SELECT value FROM json_each(:known)))
+   AND (w.status <> 'suspended' OR (w.reclaims < 2 AND w.target_name IN (SELECT value FROM json_each(:known))))
  ORDER BY r.priority DESC, r.ready_at, r.id LIMIT :limit
 
 -- delete_executions: with everything that hangs on them.
@@ -320,7 +321,8 @@ DELETE FROM executions WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- lease_runs: resumes or first starts become the lease (V3).
 UPDATE executions
-   SET status = 'running', lease_owner = :worker, epoch = epoch + 1, started_at = coalesce(started_at, tenuto_now())
+   SET status = 'running', lease_owner = :worker, epoch = epoch + 1, started_at = coalesce(started_at, tenuto_now()),
+       leased_at = CASE WHEN reclaims > 0 THEN tenuto_now() END, place = NULL
  WHERE id IN (SELECT value FROM json_each(:ids))
 RETURNING id, target_name, status, epoch, alarm, reason, started_by, started_op, parent_workflow_id, definition, queue,
           run_no, created_at, started_at, completed_at, attributes
@@ -342,15 +344,17 @@ SELECT queue FROM waiting
                       AND (q.paused OR coalesce(q.concurrency, q.worker_concurrency, q.partition_concurrency,
                                                 q.rate_limit) IS NOT NULL))
 
--- pick_ready: what is ready in one queue and known here, in the order of executions_ready (Q3).
+-- pick_ready: what is ready in one queue and known here, in the order of executions_ready (Q3). Suspects are claimed
+-- apart, but for those of queues with limits.
 SELECT id, priority, ready_at FROM executions
  WHERE status = 'pending' AND target_name <> 'builtin.resume_workflow' AND queue = :queue AND type = :type
-   AND target_name IN (SELECT value FROM json_each(:known))
+   AND target_name IN (SELECT value FROM json_each(:known)) AND (reclaims < 2 OR :suspects)
  ORDER BY priority DESC, ready_at, id LIMIT :limit
 
 -- lease_tasks: a claimed attempt counts at once, so a worker that dies in it cannot make it endless (P2).
 UPDATE executions
-   SET status = 'running', lease_owner = :worker, epoch = epoch + 1, attempt = attempt + 1, started_at = tenuto_now()
+   SET status = 'running', lease_owner = :worker, epoch = epoch + 1, attempt = attempt + 1, started_at = tenuto_now(),
+       leased_at = CASE WHEN reclaims > 0 THEN tenuto_now() END
  WHERE id IN (SELECT value FROM json_each(:ids))
 RETURNING id, target_name, args, epoch, attempt, max_attempts, backoff_ms, backoff_max_ms, timeout_ms, heartbeat_ms,
           parent_workflow_id, coalesce(parent_op, ''), queue
@@ -546,7 +550,7 @@ SELECT id, target_name, queue, status, attempt, max_attempts, ready_at, coalesce
  ORDER BY created_at, id
 
 -- live_workers: those whose lease is not over.
-SELECT id, host, pid, release, queues, started_at, lease_until
+SELECT id, host, pid, release, queues, started_at, lease_until, machine, pid_began
   FROM workers WHERE lease_until >= tenuto_now() ORDER BY started_at, id
 
 -- owned_task: an attempt that its worker still has (Q8).
@@ -558,8 +562,9 @@ UPDATE executions
    SET status = :status, lease_owner = NULL, holds_slot = 0, completed_at = tenuto_now(), output = :output, error = :error
  WHERE id = :id
 
--- retry_task: tried again later; its start is a timer.
-UPDATE executions SET status = 'scheduled', lease_owner = NULL, holds_slot = 0, error = :error, ready_at = :at
+-- retry_task: tried again later; its start is a timer. Its worker has survived it.
+UPDATE executions
+   SET status = 'scheduled', lease_owner = NULL, holds_slot = 0, error = :error, ready_at = :at, reclaims = 0
  WHERE id = :id
 
 -- get_task: a task as its client sees it.
@@ -581,9 +586,11 @@ UPDATE executions
 SELECT min(fire_at) FROM timer_tasks
 
 -- insert_worker: makes a worker known.
-INSERT INTO workers (id, lease_until, started_at, host, pid, release, queues, capability)
-VALUES (:id, tenuto_now() + :lease, tenuto_now(), :host, :pid, :release, :queues, :capability)
-ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until, capability = excluded.capability
+INSERT INTO workers (id, lease_until, beat_due, started_at, host, machine, pid, pid_began, release, queues, capability)
+VALUES (:id, tenuto_now() + :lease, tenuto_now() + :lease / 3, tenuto_now(), :host, :machine, :pid, :pid_began, :release,
+        :queues, :capability)
+ON CONFLICT (id) DO UPDATE
+   SET lease_until = excluded.lease_until, beat_due = excluded.beat_due, capability = excluded.capability, crowded = 0
 
 -- insert_definition: what workers have, so that clients can name it.
 INSERT INTO definitions (id, hash, kind) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING
@@ -594,7 +601,8 @@ UPDATE executions SET status = 'suspended', reason = NULL, parked_by = NULL, rec
 RETURNING id
 
 -- heartbeat: renews all leases of a worker by one row; a late one revives nothing (Q1).
-UPDATE workers SET lease_until = tenuto_now() + :lease WHERE id = :id AND lease_until >= tenuto_now() RETURNING id
+UPDATE workers SET lease_until = tenuto_now() + :lease, beat_due = tenuto_now() + :lease / 3
+ WHERE id = :id AND lease_until >= tenuto_now() RETURNING id
 
 -- give_back_runs: a worker that leaves in good order; not counted as reclaim.
 UPDATE executions SET status = 'suspended', lease_owner = NULL, epoch = epoch + 1
@@ -606,22 +614,70 @@ UPDATE executions
        holds_slot = 0
  WHERE lease_owner = :worker AND +type = 'task' AND id NOT IN (SELECT value FROM json_each(:kept))
 
--- begun_tasks: those of a worker that leaves whose step it had begun, as `lost_leases` gives them.
-SELECT id, type, reclaims, NULL, target_name, parent_op, attempt, max_attempts, backoff_ms, backoff_max_ms,
-       pause_requested, cancel_requested
+-- begun_tasks: those of a worker that leaves whose step it had begun.
+SELECT id, target_name, parent_op, attempt, max_attempts, backoff_ms, backoff_max_ms, cancel_requested, reclaims,
+       survived_ms
   FROM executions
  WHERE lease_owner = :worker AND +type = 'task' AND id IN (SELECT value FROM json_each(:begun)) ORDER BY +id
 
 -- delete_worker: it has left in good order.
 DELETE FROM workers WHERE id = :id
 
--- lost_leases: leases whose worker is gone (Q11).
-SELECT e.id, e.type, e.reclaims, coalesce(k.capability, (SELECT capability FROM workers ORDER BY started_at DESC LIMIT 1)),
-       e.target_name, e.parent_op, e.attempt, e.max_attempts, e.backoff_ms, e.backoff_max_ms, e.pause_requested,
-       e.cancel_requested
+-- mark_crowded: lost workers that had several leases, before these are taken one by one: nothing was alone with them.
+UPDATE workers SET crowded = 1
+ WHERE lease_until < tenuto_now() AND NOT crowded
+   AND (SELECT count(*) FROM executions e WHERE e.lease_owner = workers.id) > 1
+
+-- lost_runs: leases of runs whose worker is gone (Q11). How long it lived with a run is known to the next renewal that
+-- did not come.
+SELECT e.id, coalesce(k.capability, (SELECT capability FROM workers ORDER BY started_at DESC LIMIT 1)),
+       e.pause_requested, e.reclaims, e.strikes, k.id IS NOT NULL AND NOT k.crowded, e.place,
+       max(min(coalesce(k.beat_due, tenuto_now()), tenuto_now()) - coalesce(e.leased_at, tenuto_now()), 0)
   FROM executions e LEFT JOIN workers k ON k.id = e.lease_owner
- WHERE e.lease_owner IS NOT NULL AND (k.id IS NULL OR k.lease_until < tenuto_now())
+ WHERE e.lease_owner IS NOT NULL AND +e.type = 'workflow' AND (k.id IS NULL OR k.lease_until < tenuto_now())
  ORDER BY +e.id LIMIT :limit
+
+-- lost_tasks: the same for tasks.
+SELECT e.id, e.target_name, e.parent_op, e.attempt, e.max_attempts, e.backoff_ms, e.backoff_max_ms, e.cancel_requested,
+       e.reclaims + 1,
+       max(min(coalesce(k.beat_due, tenuto_now()), tenuto_now()) - coalesce(e.leased_at, tenuto_now()), 0)
+  FROM executions e LEFT JOIN workers k ON k.id = e.lease_owner
+ WHERE e.lease_owner IS NOT NULL AND +e.type = 'task' AND (k.id IS NULL OR k.lease_until < tenuto_now())
+ ORDER BY +e.id LIMIT :limit
+
+-- declare_lost: workers whose processes are gone; as if their time were over.
+UPDATE workers SET lease_until = min(lease_until, tenuto_now() - 1) WHERE id IN (SELECT value FROM json_each(:ids))
+
+-- drop_lost_background: their background leases, so that another begins at once.
+DELETE FROM background_leases WHERE owner IN (SELECT value FROM json_each(:ids))
+
+-- suspects: those that have been ready for so long, the last claimed first. What was lost again and again is claimed
+-- apart.
+SELECT e.id, e.reclaims, coalesce(e.survived_ms, 0), e.type = 'workflow'
+  FROM executions e
+ WHERE e.reclaims >= 2 AND e.lease_owner IS NULL AND e.completed_at IS NULL
+   AND CASE e.type
+       WHEN 'workflow' THEN
+           e.status = 'suspended' AND (:runs IS NULL OR e.target_name IN (SELECT value FROM json_each(:runs)))
+           AND EXISTS (SELECT 1 FROM executions r
+                        WHERE r.parent_workflow_id = e.id AND r.target_name = 'builtin.resume_workflow'
+                          AND r.status = 'pending' AND r.ready_at <= tenuto_now() - :waited)
+       ELSE
+           e.status = 'pending' AND (:steps IS NULL OR e.target_name IN (SELECT value FROM json_each(:steps)))
+           AND e.ready_at <= tenuto_now() - :waited
+           AND (:queues IS NULL OR e.queue IN (SELECT value FROM json_each(:queues)))
+           AND NOT EXISTS (SELECT 1 FROM queues q
+                            WHERE q.name = e.queue
+                              AND (q.paused OR coalesce(q.concurrency, q.worker_concurrency, q.partition_concurrency,
+                                                        q.rate_limit) IS NOT NULL))
+       END
+ ORDER BY e.leased_at DESC, e.id LIMIT :limit
+
+-- still_suspect: what a worker has of them.
+SELECT id FROM executions WHERE lease_owner = :worker AND +reclaims >= 2
+
+-- note_place: what the worker of a suspect is about to perform.
+UPDATE executions SET place = :location WHERE id = :run AND epoch = :epoch
 
 -- delete_lost_workers: with their leases swept, nothing needs their rows.
 DELETE FROM workers
@@ -629,12 +685,15 @@ DELETE FROM workers
 
 -- sweep_run: taken from its worker, which can no longer write (V3).
 UPDATE executions
-   SET status = :status, lease_owner = NULL, epoch = epoch + 1, reclaims = reclaims + 1, reason = :reason,
-       parked_by = :parked_by, pause_requested = 0, holds_slot = CASE :status WHEN 'suspended' THEN holds_slot ELSE 0 END
+   SET status = :status, lease_owner = NULL, epoch = epoch + 1, reclaims = reclaims + 1, strikes = :strikes,
+       survived_ms = :survived, reason = :reason, parked_by = :parked_by,
+       pause_requested = 0, holds_slot = CASE :status WHEN 'suspended' THEN holds_slot ELSE 0 END
  WHERE id = :id
 
 -- sweep_task: taken from its worker; what becomes of it is decided in the same transaction.
-UPDATE executions SET lease_owner = NULL, epoch = epoch + 1 WHERE id = :id
+UPDATE executions
+   SET lease_owner = NULL, epoch = epoch + 1, reclaims = :reclaims, survived_ms = :survived
+ WHERE id = :id
 
 -- start_reclaim: a run that lost its workers again is tried later and later.
 INSERT INTO timer_tasks (id, fire_at, workflow_id, timer_type, created_at)

@@ -163,7 +163,7 @@ def _ready(
     partitioned = limits.partition_concurrency is not None
     found: list[Ready] = []
     for sort, known in (("workflow", listed(workflows)), ("task", listed(steps))):
-        values = {"queue": limits.name, "type": sort, "known": known, "limit": wanted}
+        values = {"queue": limits.name, "type": sort, "known": known, "limit": wanted, "suspects": True}
         rows = connection.all("pick_keyless", values) if partitioned else connection.all("pick_ready", values)
         found.extend(Ready(-row[1], row[2], row[0], sort == "workflow") for row in rows)
     if limits.partition_concurrency is None:

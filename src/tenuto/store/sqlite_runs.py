@@ -224,7 +224,7 @@ def ready(connection: Connection, sort: str, known: str, queues: Sequence[str] |
     names = [queue for (queue,) in connection.all("ready_queues") if queues is None or queue in queues]
     picked: list[tuple[int, int, str]] = []
     for queue in names:
-        values = {"queue": queue, "type": sort, "known": known, "limit": limit}
+        values = {"queue": queue, "type": sort, "known": known, "limit": limit, "suspects": False}
         picked.extend((-priority, at, key) for key, priority, at in connection.all("pick_ready", values))
     return [key for _, _, key in sorted(picked)[:limit]]
 

@@ -41,7 +41,8 @@ OFTEN: list[str] = re.findall(
     """
     absorb all_rows begin_run begin_runs cancels_above claim_runs claim_tasks close_turns
     commit_row commit_rows commit_turns delete_mail delete_ranges delete_rows due_schedules empty_closed
-    end_runs end_task fire_starts fire_timers get_run get_runs has_message has_signal hook_owner insert_run insert_tasks
+    end_runs end_task fire_starts fire_timers get_run get_runs has_message has_signal has_suspects hook_owner
+    insert_run insert_tasks
     lock_runs mail_of_runs next_deadline note_turns number_mail range_rows ranges_of_runs read_mail rows_of_runs
     run_on_turns send_signal start_alarms start_timers stop_timers suspend_turns timed_slice timers_of told_of wake
     """,

@@ -24,7 +24,11 @@ CREATE TABLE executions (
     run_no             INTEGER NOT NULL DEFAULT 1,
     epoch              INTEGER NOT NULL DEFAULT 0,
     lease_owner        TEXT,
-    reclaims           INTEGER NOT NULL DEFAULT 0,
+    reclaims           INTEGER NOT NULL DEFAULT 0,  -- workers lost with it since it last committed anything
+    strikes            INTEGER NOT NULL DEFAULT 0,  -- those that had nothing else; means nothing where reclaims is 0
+    leased_at          INTEGER,                     -- since when its worker has it; only where reclaims is not 0
+    survived_ms        INTEGER,                     -- how long the last worker lost with it lived after claiming it
+    place              TEXT,                        -- of a suspect: the location its worker was about to perform
     reason             TEXT,
     parked_by          TEXT,
     inbox_seq          INTEGER NOT NULL DEFAULT 0,
@@ -69,6 +73,9 @@ CREATE INDEX executions_closed ON executions (completed_at) WHERE completed_at I
 -- Ascending, and read backwards: so the newest of one millisecond come first, too. Only runs are listed.
 CREATE INDEX executions_recent ON executions (type, created_at) WHERE type = 'workflow';
 CREATE INDEX executions_parked ON executions (target_name) WHERE status = 'parked';
+-- Suspects nobody has, the last claimed first.
+CREATE INDEX executions_suspects ON executions (leased_at DESC, id)
+    WHERE reclaims >= 2 AND lease_owner IS NULL AND completed_at IS NULL;
 -- What the sweep compares with the timer rows that are there (P4).
 CREATE INDEX executions_timed ON executions (id) WHERE status = 'suspended' AND timer_count > 0;
 
@@ -131,9 +138,13 @@ CREATE INDEX idx_timer_tasks_workflow_id ON timer_tasks (workflow_id);
 CREATE TABLE workers (
     id          TEXT PRIMARY KEY,
     lease_until INTEGER NOT NULL,
+    beat_due    INTEGER NOT NULL,                   -- when the next renewal comes if it lives
     started_at  INTEGER NOT NULL,
     host        TEXT NOT NULL DEFAULT '',
+    machine     TEXT NOT NULL DEFAULT '',           -- boot and pid namespace; empty where the system does not tell
     pid         INTEGER NOT NULL DEFAULT 0,
+    pid_began   INTEGER NOT NULL DEFAULT 0,         -- tells processes apart that had one pid after another
+    crowded     INTEGER NOT NULL DEFAULT 0,         -- lost with more than one lease
     release     TEXT NOT NULL DEFAULT '',
     queues      TEXT,
     capability  TEXT NOT NULL,

@@ -57,7 +57,11 @@ CREATE TABLE executions (
     run_no             integer NOT NULL DEFAULT 1,
     epoch              bigint NOT NULL DEFAULT 0,
     lease_owner        text COLLATE "C",
-    reclaims           integer NOT NULL DEFAULT 0,
+    reclaims           integer NOT NULL DEFAULT 0,  -- workers lost with it since it last committed anything
+    strikes            integer NOT NULL DEFAULT 0,  -- those that had nothing else; means nothing where reclaims is 0
+    leased_at          timestamptz,                 -- since when its worker has it; only where reclaims is not 0
+    survived_ms        bigint,                      -- how long the last worker lost with it lived after claiming it
+    place              text,                        -- of a suspect: the location its worker was about to perform
     reason             text,
     parked_by          text,
     inbox_seq          bigint NOT NULL DEFAULT 0,
@@ -102,6 +106,9 @@ CREATE INDEX executions_slots ON executions (queue, partition_key) WHERE holds_s
 CREATE INDEX executions_closed ON executions (completed_at) WHERE completed_at IS NOT NULL;
 CREATE INDEX executions_recent ON executions (type, created_at, created_no);
 CREATE INDEX executions_parked ON executions (target_name) WHERE status = 'parked';
+-- Suspects nobody has, the last claimed first.
+CREATE INDEX executions_suspects ON executions (leased_at DESC, id)
+    WHERE reclaims >= 2 AND lease_owner IS NULL AND completed_at IS NULL;
 -- What the sweep compares with the timer rows that are there (P4).
 CREATE INDEX executions_timed ON executions (id) WHERE status = 'suspended' AND timer_count > 0;
 
@@ -169,9 +176,13 @@ CREATE INDEX idx_timer_tasks_workflow_id ON timer_tasks (workflow_id);
 CREATE TABLE workers (
     id          text COLLATE "C" PRIMARY KEY,
     lease_until timestamptz NOT NULL,
+    beat_due    timestamptz NOT NULL,               -- when the next renewal comes if it lives
     started_at  timestamptz NOT NULL,
     host        text NOT NULL DEFAULT '',
+    machine     text NOT NULL DEFAULT '',           -- boot and pid namespace; empty where the system does not tell
     pid         bigint NOT NULL DEFAULT 0,
+    pid_began   bigint NOT NULL DEFAULT 0,          -- tells processes apart that had one pid after another
+    crowded     boolean NOT NULL DEFAULT false,     -- lost with more than one lease
     release     text NOT NULL DEFAULT '',
     queues      text,
     capability  text NOT NULL,
