@@ -99,7 +99,7 @@ class LazyGroup(click.Group):
         _write_anything()
         try:
             return super().invoke(ctx)
-        except (TenutoError, TimeoutError, ValueError) as error:  # a value that a call refused, as in Python
+        except (TenutoError, TimeoutError) as error:
             from tenuto.cli.exits import exit_code_of
             from tenuto.cli.output import complain
 

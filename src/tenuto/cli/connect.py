@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,10 +16,11 @@ from typing import Any, TypeVar
 import click
 
 from tenuto.app import Tenuto
+from tenuto.cli.exits import exit_code_of
 from tenuto.cli.loading import load_apps, load_object
-from tenuto.cli.output import cut, safe
+from tenuto.cli.output import complain, cut, safe
 from tenuto.codec.sealing import Codec
-from tenuto.errors import ConfigError, StoreUnavailableError
+from tenuto.errors import ConfigError, StoreUnavailableError, TenutoError
 from tenuto.host.engine import NativeEngine
 from tenuto.kernel.location import check_name, parse
 from tenuto.model.durations import milliseconds
@@ -189,7 +191,13 @@ def with_store(command: Callable[..., T]) -> Callable[..., T]:
 def finish(work: Callable[[], Coroutine[Any, Any, T]], place: Place) -> T:
     """Loads the user's code, then runs a command's work to its end. In this order: code is loaded outside any loop."""
     place.load()
-    return asyncio.run(work())
+    try:
+        return asyncio.run(work())
+    except TenutoError:
+        raise
+    except ValueError as error:  # what was given is what a call refused, as it would in Python
+        complain(error)
+        sys.exit(exit_code_of(error))
 
 
 def values_of(arguments: Sequence[str]) -> list[Any]:
