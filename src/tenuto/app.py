@@ -29,6 +29,7 @@ from tenuto.host.explain import Explanation
 from tenuto.host.faults import failure_text, noted, with_frames
 from tenuto.host.history import HistoryEntry
 from tenuto.host.limits import Limits
+from tenuto.host.opened import Opened
 from tenuto.host.options import Attributes, StartOptions, WorkerOptions, check_start_options
 from tenuto.host.queueing import LimitOptions, Verb
 from tenuto.host.schedules import ScheduleOptions, ScheduleSummary
@@ -173,6 +174,7 @@ class Tenuto:
         where = url if url is not None else DEFAULT_URL
         self.engine: Engine = _engine_of(where, options if worker else None, limits, codec)
         self._namespaces = _namespaces(namespaces) if namespaces else None
+        self._opened = Opened()
 
     @classmethod
     def sync(cls, url: str | None = None, /, **options: Any) -> SyncTenuto:
@@ -180,15 +182,30 @@ class Tenuto:
         return SyncTenuto(url, **options)
 
     async def __aenter__(self) -> Self:
-        if self._namespaces is not None:
-            await self._namespaces.open()
-        await self.engine.open()
+        self._opened.begin(self.engine)
+        try:
+            if self._namespaces is not None:
+                await self._namespaces.open()
+            await self.engine.open()
+        except BaseException:
+            self._opened.end()
+            raise
         return self
 
+    @property
+    def verbs(self) -> Engine:
+        """What the engine can do, while the app is open; `ConfigError` before and after."""
+        return cast("Engine", self._opened)
+
     async def __aexit__(self, *exc: object) -> None:
-        await self.engine.close()
-        if self._namespaces is not None:
-            await self._namespaces.close()
+        if not self._opened:
+            return
+        try:
+            await self.engine.close()
+        finally:
+            self._opened.end()
+            if self._namespaces is not None:
+                await self._namespaces.close()
 
     @property
     def store(self) -> Store:
@@ -218,10 +235,10 @@ class Tenuto:
         """
         check_start_options(options)
         if isinstance(workflow, str):
-            call: Call = await self.engine.resolve(workflow), args, {}
+            call: Call = await self.verbs.resolve(workflow), args, {}
         else:
             call = _call_of(workflow, args)
-        return RunHandle(self, await self.engine.start(*call, options))
+        return RunHandle(self, await self.verbs.start(*call, options))
 
     def get(self, run_id: str, /) -> RunHandle[Any]:
         """A handle on a run."""
@@ -242,7 +259,7 @@ class Tenuto:
         `ValueError`.
         """
         which = await self._filter(status, workflow, attributes, since, limit)
-        for summary in await self.engine.runs(which):
+        for summary in await self.verbs.runs(which):
             yield summary
 
     def each(
@@ -258,7 +275,7 @@ class Tenuto:
         await app.each(workflow="checkout", status="failed").recover()
         """
         RunFilter(status)  # a wrong one is said here, not when something is done to them
-        return EachRun(self.engine, lambda: self._filter(status, workflow, attributes, since, 0))
+        return EachRun(self.verbs, lambda: self._filter(status, workflow, attributes, since, 0))
 
     async def _filter(
         self,
@@ -268,7 +285,7 @@ class Tenuto:
         since: datetime | None,
         limit: int,
     ) -> RunFilter:
-        target = None if workflow is None else await self.engine.resolve(workflow)
+        target = None if workflow is None else await self.verbs.resolve(workflow)
         return RunFilter(status, target, None if since is None else moment(since), attributes or {}, limit)
 
     # --- queues
@@ -288,7 +305,7 @@ class Tenuto:
 
         `queue`, else the step's own, else `"default"`. While an item with its `key` is open there, that one is given.
         """
-        return TaskHandle(self, await self.engine.enqueue(task, args, options))
+        return TaskHandle(self, await self.verbs.enqueue(task, args, options))
 
     def task(self, task_id: str, /) -> TaskHandle[Any]:
         """A handle on a task."""
@@ -317,16 +334,16 @@ class Tenuto:
             "rate": rate,
             "paused": paused,
         }
-        await self.engine.set_queue(name, options)
+        await self.verbs.set_queue(name, options)
 
     async def queues(self) -> AsyncIterator[QueueRecord]:
         """The queues that were told something and those that have work: their limits, what waits and what runs."""
-        for record in await self.engine.queues():
+        for record in await self.verbs.queues():
             yield record
 
     async def send_hook(self, token: str, /, *args: object) -> None:
         """Sends a payload to whoever has a hook with this token."""
-        await self.engine.send_hook(token, args)
+        await self.verbs.send_hook(token, args)
 
     # --- schedules
 
@@ -350,7 +367,7 @@ class Tenuto:
         becomes of times that nobody was there for. Storing a schedule again changes it; another rule counts from now.
         """
         if isinstance(workflow, str):
-            call: Call = await self.engine.resolve(workflow), (), {}
+            call: Call = await self.verbs.resolve(workflow), (), {}
         else:
             call = _call_of(workflow, ())
         options: ScheduleOptions = {
@@ -362,35 +379,35 @@ class Tenuto:
             "start_at": start_at,
             "end_at": end_at,
         }
-        await self.engine.schedule(name, *call, options)
+        await self.verbs.schedule(name, *call, options)
 
     async def schedules(self) -> AsyncIterator[ScheduleSummary]:
         """All schedules, by name."""
-        for summary in await self.engine.schedules():
+        for summary in await self.verbs.schedules():
             yield summary
 
     async def pause_schedule(self, name: str, /) -> None:
         """Starts nothing until the schedule is resumed."""
-        await self.engine.pause_schedule(name)
+        await self.verbs.pause_schedule(name)
 
     async def resume_schedule(self, name: str, /) -> None:
         """Lets a paused schedule go on from now; what fell into the pause is not made up for."""
-        await self.engine.resume_schedule(name)
+        await self.verbs.resume_schedule(name)
 
     async def delete_schedule(self, name: str, /) -> None:
         """Removes a schedule; the runs it has started stay."""
-        await self.engine.delete_schedule(name)
+        await self.verbs.delete_schedule(name)
 
     async def wait_until(self, reached: Callable[[], Awaitable[bool]], timeout: Duration | None) -> None:
         """Waits until something is true, asking again whenever anything was stored; `TimeoutError`."""
-        await self.engine.wait_until(reached, timeout)
+        await self.verbs.wait_until(reached, timeout)
 
 
 class RunHandle(Generic[T_co]):
     """One run: what can be asked of it and done to it."""
 
     def __init__(self, app: Tenuto, run_id: str) -> None:
-        self._engine = app.engine
+        self._engine = app.verbs
         self.id = run_id
 
     # --- looking
@@ -492,7 +509,7 @@ class TaskHandle(Generic[T_co]):
     """One task without a workflow: what can be asked of it and done to it."""
 
     def __init__(self, app: Tenuto, task_id: str) -> None:
-        self._engine = app.engine
+        self._engine = app.verbs
         self.id = task_id
 
     async def status(self) -> str:
@@ -610,10 +627,18 @@ class SyncTenuto(Blocking, of=Tenuto):
         super().__init__(Tenuto(url, **options), LoopThread())
 
     def __enter__(self) -> Self:
-        self._thread.run(self._target.__aenter__())
+        began = self._thread.start()
+        try:
+            self._thread.run(self._target.__aenter__())
+        except BaseException:
+            if began:
+                self._thread.stop()
+            raise
         return self
 
     def __exit__(self, *exc: object) -> None:
+        if not self._thread.runs:
+            return
         try:
             self._thread.run(self._target.__aexit__(*exc))
         finally:

@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import wraps
 from typing import Any, TypeVar, cast
 
+from tenuto.errors import ConfigError
+
 __all__ = ["Blocking", "LoopThread"]
 
 T = TypeVar("T")
@@ -18,11 +20,26 @@ class LoopThread:
     """An event loop in a thread of its own, on which blocking callers run coroutines to their end."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="tenuto-app", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def runs(self) -> bool:
+        return self._loop is not None
+
+    def start(self) -> bool:
+        """Whether it was at rest, and runs now."""
+        if self._loop is not None:
+            return False
+        loop = self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=loop.run_forever, name="tenuto-app", daemon=True)
         self._thread.start()
+        return True
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        if self._loop is None:
+            coroutine.close()
+            raise ConfigError("this app is not open: use it inside `with Tenuto.sync(...) as app:`")
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
@@ -36,9 +53,13 @@ class LoopThread:
                 return
 
     def stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        loop, thread = self._loop, self._thread
+        if loop is None or thread is None:
+            return
+        self._loop = self._thread = None
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
 
 class Blocking:

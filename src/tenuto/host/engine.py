@@ -90,14 +90,20 @@ class NativeEngine(Scheduling, Queueing, Controlling):
         await self.store.open()
         if self._options is not None:
             self._worker = Worker(self.store, tell=self._waiters.tell, limits=self.limits, **self._options)
-            with self.limits.in_force():  # in all that it starts
-                await self._worker.start()
+            try:
+                with self.limits.in_force():  # in all that it starts
+                    await self._worker.start()
+            except BaseException:
+                await self.store.close()
+                raise
 
     async def close(self) -> None:
-        if self._worker is not None:
-            await self._worker.stop()
-        await self._waiters.close()
-        await self.store.close()
+        try:
+            if self._worker is not None:
+                await self._worker.stop()
+            await self._waiters.close()
+        finally:
+            await self.store.close()
 
     def hurry(self) -> None:
         """Lets a worker that is being closed not wait for work in flight."""
