@@ -8,16 +8,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 
-from tenuto.errors import CallerFault, RunIdConflictError, RunNotFoundError
+from tenuto.errors import CallerFault, DefinitionNotFoundError, RunIdConflictError, RunNotFoundError
 from tenuto.host.certainty import made_certain
 from tenuto.host.limits import Limits, under_limits
 from tenuto.host.waiters import Ending
 from tenuto.kernel.commands import EnqueueTask
 from tenuto.kernel.location import check_name
+from tenuto.model import registry
 from tenuto.model.durations import Duration, milliseconds
 from tenuto.model.ids import short_name
 from tenuto.model.options import QueueOptions, flag, whole
-from tenuto.model.tasks import queued_step
+from tenuto.model.tasks import Elsewhere, queued_step
 from tenuto.store.endings import cancelled_task
 from tenuto.store.port import CLOSED, OPEN, NewRun, RunFilter, Store
 from tenuto.store.queues import QueueLimits, QueueRecord
@@ -106,12 +107,24 @@ class Queueing:
     @under_limits
     async def enqueue(self, task: Any, args: Sequence[Any], options: QueueOptions) -> str:
         """Stores a task, or finds the open item that has its key; its id."""
+        if isinstance(task, str) and "//" not in task:
+            task = await self._step_named(task)
         operation = queued_step("app.enqueue", task, tuple(args), options)
         task_id = f"{short_name(operation.call.target)[:NAME_CHARACTERS]}-{secrets.token_hex(8)}"
         new = EnqueueTask.of(operation, (operation.spec.name,), task_id)
         stored = await made_certain(lambda: self.store.enqueue(new))
         self.poke()
         return stored
+
+    async def _step_named(self, name: str) -> Any:
+        """The step that a text names: one that is registered here, or the id of one that any worker has."""
+        try:
+            return registry.find(name, "step")
+        except DefinitionNotFoundError:
+            found = registry.among(name, "step", await self.store.defined())
+            if found is None or registry.get(found) is not None:  # it is here, and no step
+                raise
+        return Elsewhere(found)
 
     async def task_status(self, task_id: str) -> str:
         """Of a task, or of the run that had its key."""

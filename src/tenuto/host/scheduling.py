@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from tenuto.errors import AmbiguousNameError, DefinitionNotFoundError
+from tenuto.errors import DefinitionNotFoundError
 from tenuto.host.certainty import made_certain
 from tenuto.host.definitions import Definitions
 from tenuto.host.programs import Programs, is_twf
 from tenuto.host.schedules import Rule, ScheduleOptions, ScheduleSummary, check_schedule, summary_of
 from tenuto.model import registry
 from tenuto.model.definitions import encode_call
-from tenuto.model.ids import short_name
 from tenuto.store.housekeeping import ScheduleRecord
 from tenuto.store.port import Store
 
@@ -34,17 +33,10 @@ class Scheduling:
         try:
             return registry.find(name, "workflow").id
         except DefinitionNotFoundError:
-            known = [item for item in await self.store.defined() if not item.startswith("step//")]
-            if name in known:
-                return name
-            # As `registry.find` has it: what a file calls so comes before a nested one.
-            fitting = [item for item in known if item.split("//", 2)[-1] == name]
-            fitting = fitting or [item for item in known if short_name(item) == name]
-            if len(fitting) == 1:
-                return fitting[0]
-            if not fitting:
+            found = registry.among(name, "workflow", await self.store.defined())
+            if found is None:
                 raise
-        raise AmbiguousNameError(f"{len(fitting)} workflows are called {name!r}: {', '.join(fitting)}")
+            return found
 
     async def schedule(
         self, name: str, target: str, args: Sequence[Any], kwargs: Mapping[str, Any], options: ScheduleOptions

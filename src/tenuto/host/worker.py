@@ -33,6 +33,7 @@ from tenuto.host.under_way import AttemptUnderWay, UnderWay
 from tenuto.host.waiters import Ending
 from tenuto.kernel.batch import Batch
 from tenuto.kernel.records import Mail
+from tenuto.model import registry
 from tenuto.store.machine import Process, is_gone, this_process
 from tenuto.store.port import Claim, Lease, NewRun, RunningStep, Store, TurnCommit
 
@@ -126,6 +127,7 @@ class Worker:
             self._forever("sweep", self._sweep),
             self._forever("news", self._listen),
             self._forever("orphans", self._adopt),
+            self._forever("definitions", self._know_others),
             self._forever("notes", self._under_way.note),
             *(self._forever(name, loop) for name, loop in self._housekeeper.loops()),
         ]
@@ -138,6 +140,15 @@ class Worker:
         await self._store.register(self._id, self._lease_ms, self._capability, self._definitions.hashes(), self._queues)
         self._renewal = Renewal(self._store, self._id, self._lease_ms, self._block_limit, self._lost)
         self._renewal.start()
+
+    async def _know_others(self) -> None:
+        """Keeps in mind what other workers have registered: code of a run can name it, and ask nobody."""
+        try:
+            while True:
+                registry.know_elsewhere(self, await self._store.defined())
+                await asyncio.sleep(POLL)
+        finally:
+            registry.know_elsewhere(self, ())
 
     def _forever(self, name: str, loop: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
         return asyncio.create_task(self._until_done(name, loop), name=f"tenuto-{name}")

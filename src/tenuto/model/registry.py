@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from difflib import get_close_matches
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
@@ -12,7 +12,18 @@ from tenuto.errors import AmbiguousNameError, DefinitionNotFoundError, Duplicate
 from tenuto.model.definition_source import is_interactive
 from tenuto.model.ids import short_name
 
-__all__ = ["Definition", "Sort", "definitions", "find", "forget", "get", "register"]
+__all__ = [
+    "Definition",
+    "Sort",
+    "among",
+    "definitions",
+    "find",
+    "find_id",
+    "forget",
+    "get",
+    "know_elsewhere",
+    "register",
+]
 
 Sort: TypeAlias = Literal["workflow", "step"]
 
@@ -32,6 +43,7 @@ class Definition(Protocol):
 
 D = TypeVar("D", bound=Definition)
 _by_id: dict[str, Definition] = {}
+_elsewhere: dict[object, frozenset[str]] = {}  # by worker of this process: what its store knows
 
 
 def register(definition: D) -> D:
@@ -83,6 +95,38 @@ def find(text: str, sort: Sort) -> Definition:
     near = get_close_matches(text, sorted(names), n=3)
     hint = f"; near it: {', '.join(near)}" if near else ""
     raise DefinitionNotFoundError(f"no {sort} is called {text!r}{hint}")
+
+
+def among(text: str, sort: Sort, ids: Collection[str]) -> str | None:
+    """The one id of a definition in another process that a text names: itself, or the one with that last part."""
+    other = "step//" if sort == "workflow" else "workflow//"
+    known = [item for item in ids if not item.startswith(other)]
+    if text in known:
+        return text
+    candidates = [item for item in known if item.split("//", 2)[-1] == text]  # as `find` has it
+    candidates = candidates or [item for item in known if short_name(item) == text]
+    if len(candidates) > 1:
+        raise AmbiguousNameError(f"{len(candidates)} {sort}s are called {text!r}: {', '.join(sorted(candidates))}")
+    return candidates[0] if candidates else None
+
+
+def know_elsewhere(who: object, ids: Collection[str]) -> None:
+    """What workers of a store have registered, for code that names a step and can ask nobody. No ids: forget it."""
+    if ids:
+        _elsewhere[who] = frozenset(ids)
+    else:
+        _elsewhere.pop(who, None)
+
+
+def find_id(text: str, sort: Sort) -> str:
+    """The id that a text names, of a definition here or, where none is, in another process."""
+    try:
+        return find(text, sort).id
+    except DefinitionNotFoundError:
+        found = among(text, sort, frozenset[str]().union(*_elsewhere.values()).difference(_by_id))
+        if found is None:
+            raise
+        return found
 
 
 def definitions(sort: Sort) -> list[Definition]:

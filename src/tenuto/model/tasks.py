@@ -18,7 +18,7 @@ from tenuto.model.place import current
 from tenuto.model.steps import Implementation, StepCall
 from tenuto.model.waiting import Endings
 
-__all__ = ["Finished", "Handle", "Task", "Won", "queued_step"]
+__all__ = ["Elsewhere", "Finished", "Handle", "Task", "Won", "queued_step"]
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -108,11 +108,12 @@ def queued_step(call: str, task: Any, args: tuple[Any, ...], options: Mapping[st
         bound = cast("Bound[Any]", task)  # type: ignore[redundant-cast]  # not to pyright
         return _step_operation(call, bound.definition, bound.args, bound.kwargs, options)
     if isinstance(task, str):
-        known = registry.get(task) if "//" in task else registry.find(task, "step")
-        if known is None:  # not loaded here; a worker of its queue will know it
-            spec = replace(spec_named(short_name(task)), **queue_fields(spec_named(task), options, call))
-            return StepOp(spec, StepCall(_Elsewhere(task), None, encode_call(args, {})))
-        task = known
+        found = task if "//" in task else registry.find_id(task, "step")
+        task = registry.get(found) or Elsewhere(found)
+    if isinstance(task, Elsewhere):  # not loaded here; a worker of its queue will know it
+        spec = spec_named(short_name(task.id))
+        spec = replace(spec, **queue_fields(spec, options, call))
+        return StepOp(spec, StepCall(task, None, encode_call(args, {})))
     return _step_operation(call, task, args, {}, options)
 
 
@@ -126,7 +127,7 @@ def _step_operation(call: str, step: Any, args: Sequence[Any], kwargs: Any, opti
     return StepOp(replace(known.spec, **queue_fields(known.spec, options, call)), known.call(args, kwargs))
 
 
-class _Elsewhere:
+class Elsewhere:
     """A step that only its id is known of."""
 
     __slots__ = ("id",)
