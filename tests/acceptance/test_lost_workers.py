@@ -133,16 +133,13 @@ async def test_a_worker_that_nobody_has_waited_for_is_dead(lasting_url: str, wor
         assert await run.result(timeout="10s") == 1
 
 
-async def test_a_worker_that_is_only_stopped_keeps_its_runs_until_its_lease_ends(
-    lasting_url: str, workers: Workers
-) -> None:
-    """R078: its process is there."""
+async def test_a_worker_whose_process_is_there_keeps_its_runs(lasting_url: str, workers: Workers) -> None:
+    """R078: whoever starts beside it on the same machine."""
     async with Tenuto(lasting_url, worker=False) as app:
         await app.start(dying.patient, 1, id="p")
-        first = await workers.start(60.0)
+        await workers.start(60.0)
         await until_begun(workers, 1)
         (owner,) = await app.store.live_workers()
-        first.send_signal(signal.SIGSTOP)
         await workers.start(0.1)
         assert owner.id in [worker.id for worker in await app.store.live_workers()]
         assert workers.begun_times() == 1

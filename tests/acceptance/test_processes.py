@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import apsw
 import pytest
 
 from tenuto import Tenuto, step, workflow
@@ -109,7 +110,7 @@ async def test_a_worker_that_slept_past_its_lease_cannot_write(url: str, tmp_pat
         run = await app.start(_target(), str(notes), id="stopped")
         while not notes.exists():
             await asyncio.sleep(0.01)
-        first.send_signal(signal.SIGSTOP)
+        await _stop_between_transactions(first, tmp_path / "shared.db")
         second = _worker(tmp_path, url)
         try:
             assert await run.result(timeout="30s") == 2
@@ -122,6 +123,22 @@ async def test_a_worker_that_slept_past_its_lease_cannot_write(url: str, tmp_pat
                 worker.kill()
                 worker.wait()
                 worker.stdout.close()  # type: ignore[union-attr]
+
+
+async def _stop_between_transactions(worker: subprocess.Popen[str], file: Path) -> None:
+    """Stops a process while it has no lock: in the middle of a transaction it would keep the file for itself."""
+    async with asyncio.timeout(20):
+        while True:
+            worker.send_signal(signal.SIGSTOP)
+            look = apsw.Connection(str(file))
+            try:
+                look.execute("BEGIN IMMEDIATE; ROLLBACK")
+                return
+            except apsw.BusyError:
+                worker.send_signal(signal.SIGCONT)
+            finally:
+                look.close(True)
+            await asyncio.sleep(0.001)
 
 
 async def test_a_file_that_cannot_be_opened_is_said_to_be_unavailable(tmp_path: Path) -> None:

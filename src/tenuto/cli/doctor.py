@@ -8,7 +8,7 @@ import sys
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
@@ -22,10 +22,14 @@ from tenuto.model.ids import short_name
 from tenuto.store.port import RunFilter, RunRecord, Store
 from tenuto.store.urls import shown_url
 
+if TYPE_CHECKING:
+    from tenuto.store.sqlite import SqliteStore
+
 __all__ = ["command"]
 
 CLOCK_MS: Final = 1_000  # a store and a worker that differ by more are worth a look: nothing breaks, times look odd
 LISTED: Final = 10
+MUCH_UNUSED: Final = 10_000_000  # bytes of a file: less is soon filled again
 
 
 @dataclass(slots=True)
@@ -106,11 +110,20 @@ async def _look_at_store(place: Place, report: Report) -> None:
         await store.open()
         try:
             await _look_inside(store, report)
+            if isinstance(path, Path):
+                await _look_at_unused(cast("SqliteStore", store), report)
         finally:
             await store.close()
     except TenutoError as error:
         report.store["error"] = str(error)
         report.problems.append(f"the store cannot be used: {str(error).splitlines()[0]}")
+
+
+async def _look_at_unused(store: SqliteStore, report: Report) -> None:
+    unused = await store.unused_bytes()
+    report.store["unused_megabytes"] = round(unused / 1_000_000, 1)
+    if unused > MUCH_UNUSED and unused * 2 > store.path.stat().st_size:
+        report.store["note"] = "more than half of the file is unused; VACUUM it while no worker runs"
 
 
 async def _look_inside(store: Store, report: Report) -> None:

@@ -49,6 +49,9 @@ def load_apps(names: Sequence[str], root: str | None = None) -> None:
                 import_module(name)
         except LoadError:
             raise
+        except SystemExit as left:
+            click.echo(f"{safe(name)} left with {left.code} while it was being loaded", err=True)
+            raise
         except SyntaxError as error:
             raise LoadError(_syntax(name, error)) from error
         except Exception as error:

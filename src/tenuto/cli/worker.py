@@ -90,7 +90,7 @@ def _namespaces(ctx: click.Context, param: click.Parameter, pairs: Sequence[str]
     type=click.IntRange(1),
     default=_DEFAULTS["max_reclaims"],
     show_default=True,
-    help="So many workers may be lost with a run before it is parked as stuck.",
+    help="So many workers may be lost with nothing but one run before it is parked as stuck.",
 )
 @click.option(
     "--cache-bytes",

@@ -115,9 +115,9 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._context = copy_context()
         self._runners = Runners(self._context)
-        hold = CollectorHold()
-        self._rounds = Rounds(self._context, self._store.clock, hold)
-        self._committer = Committer(self._store, self._runners, hold)
+        self._collector = CollectorHold()
+        self._rounds = Rounds(self._context, self._store.clock, self._collector)
+        self._committer = Committer(self._store, self._runners, self._collector)
         self._starts = Starts(self._store, self._runners, self._begin_start)
         await self._register()
         await self._housekeeper.take()
@@ -183,6 +183,7 @@ class Worker:
         with suppress(EnvironmentFault):
             await self._store.deregister(self._id, begun)
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self._collector.end()  # its own end is a timer of this loop, which may not come to it
 
     def hurry(self) -> None:
         """Skips the grace time of a stop that is under way, or to come."""

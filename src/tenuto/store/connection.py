@@ -5,7 +5,6 @@ Settings are read back, because SQLite ignores what it cannot do, and a store th
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -15,6 +14,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, cast
 import apsw
 
 from tenuto.errors import StoreRefusedError, StoreUnavailableError
+from tenuto.store.files import is_log_beside, make_file, read_only_error
 from tenuto.store.limits import BUFFERED_MESSAGES
 from tenuto.store.statements import load_statements
 
@@ -25,7 +25,6 @@ __all__ = [
     "Row",
     "Settings",
     "Values",
-    "make_private",
     "unavailable",
     "wait_while_busy",
 ]
@@ -50,7 +49,6 @@ _NETWORK: Final = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs"}
 )
 _MOUNTS: Final = Path("/proc/self/mounts")
-_PRIVATE: Final = 0o700
 _SYNC: Final = {"full": 2, "normal": 1}
 # Prepared, of each connection. Every execution looks through half of them and puts its own in the oldest one's place.
 STATEMENTS_KEPT: Final = 100
@@ -112,10 +110,7 @@ class Connection:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        flags = (
-            apsw.SQLITE_OPEN_READONLY if settings.read_only else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
-        )
-        self._db = cast("_Database", apsw.Connection(str(settings.path), flags, statementcachesize=STATEMENTS_KEPT))
+        self._db = _open_to_read(settings) if settings.read_only else _open_to_write(settings)
         self.waits_for_locks = False
         self.wait_for_locks(True)
         self._log_pages = 0  # in the write-ahead log, after the last commit
@@ -214,22 +209,38 @@ class Connection:
         self._db.execute(text).fetchall()
 
 
-def make_private(directory: Path) -> None:
-    """Makes a directory that only its user can look into, and that is still there after power loss (P1)."""
-    if directory.is_dir():
-        return
-    make_private(directory.parent)
-    directory.mkdir(mode=_PRIVATE, exist_ok=True)
-    if sys.platform != "win32":  # where a directory cannot be synced
-        above = os.open(directory.parent, os.O_RDONLY)
-        try:
-            os.fsync(above)
-        finally:
-            os.close(above)
+def _open_to_write(settings: Settings) -> _Database:
+    try:
+        make_file(settings.path)
+    except OSError as error:
+        raise unavailable(settings.path, error) from error
+    flags = apsw.SQLITE_OPEN_READWRITE
+    return cast("_Database", apsw.Connection(str(settings.path), flags, statementcachesize=STATEMENTS_KEPT))
+
+
+def _open_to_read(settings: Settings) -> _Database:
+    """Opens a file as it is. To read a log SQLite writes beside it; where it cannot, there has to be none."""
+    path, flags = settings.path, apsw.SQLITE_OPEN_READONLY
+    found = cast("_Database", apsw.Connection(str(path), flags, statementcachesize=STATEMENTS_KEPT))
+    found.set_busy_timeout(settings.busy_ms)
+    try:
+        found.execute(STATEMENTS["first_look"]).fetchall()
+    except (apsw.ReadOnlyError, apsw.CantOpenError):
+        found.close(True)
+        if is_log_beside(path):
+            error = StoreUnavailableError(f"{path}: the log beside it can only be read where something can be written")
+            error.fix = "make its folder writable, or copy the file and what is beside it to one that is"
+            raise error from None
+        immutable = f"{path.resolve().as_uri()}?immutable=1"
+        flags |= apsw.SQLITE_OPEN_URI
+        return cast("_Database", apsw.Connection(immutable, flags, statementcachesize=STATEMENTS_KEPT))
+    return found
 
 
 def unavailable(path: Path, error: Exception) -> StoreUnavailableError:
     """What a caller gets for an error that is the environment's."""
+    if isinstance(error, apsw.ReadOnlyError | PermissionError):
+        return read_only_error(path)
     return StoreUnavailableError(f"{path}: {error} ({type(error).__name__})")
 
 

@@ -16,7 +16,8 @@ from tenuto.store import sqlite_adoption, sqlite_mail, sqlite_runs, sqlite_tasks
 from tenuto.store.adoption import AdoptedRun
 from tenuto.store.changes import Changes
 from tenuto.store.clock import system_clock
-from tenuto.store.connection import Connection, Row, Settings, Values, make_private, unavailable
+from tenuto.store.connection import Connection, Row, Settings, Values, unavailable
+from tenuto.store.files import check_folder, make_file, make_private
 from tenuto.store.limits import ANSWER_KEPT_MS
 from tenuto.store.port import (
     Claim,
@@ -88,6 +89,8 @@ class SqliteStore(SqliteHousekeeping, SqlitePrograms, SqliteQueueing):
             return
         try:
             make_private(self.path.parent)
+            check_folder(self.path)
+            make_file(self.path)
         except OSError as error:
             raise unavailable(self.path, error) from error
         self._writer = Writer(
@@ -105,6 +108,7 @@ class SqliteStore(SqliteHousekeeping, SqlitePrograms, SqliteQueueing):
         """Looks at a file as it is: nothing is created, migrated or set."""
         if not self.path.is_file():
             raise StoreUnavailableError(f"{self.path}: there is no such file")
+        check_folder(self.path)
         self._reader = Reader(self._settings, require_schema)
         try:
             self._version = await self._reader.do(_data_version)
@@ -131,6 +135,11 @@ class SqliteStore(SqliteHousekeeping, SqlitePrograms, SqliteQueueing):
 
     async def schema(self) -> tuple[int, int]:
         return await self._read(schema_version), KNOWN_VERSION
+
+    async def unused_bytes(self) -> int:
+        """How much of the file nothing is in; it is filled again, and given back by `VACUUM` only."""
+        row = await self._read(lambda connection: connection.one("unused"))
+        return 0 if row is None else int(row[0])
 
     async def _write(self, work: Callable[[Connection], T], *, brief: bool = False) -> T:
         if self._settings.read_only:

@@ -30,6 +30,12 @@ PRAGMA synchronous
 -- read_foreign_keys: what the setting became.
 PRAGMA foreign_keys
 
+-- first_look: reads the first page, and the log if there is one.
+PRAGMA schema_version
+
+-- unused: bytes of the file that nothing is in. SQLite fills them again and gives none back by itself.
+SELECT freelist_count * page_size FROM pragma_freelist_count, pragma_page_size
+
 -- data_version: changes when another connection has committed, and not by commits of this one.
 PRAGMA data_version
 

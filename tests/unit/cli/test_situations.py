@@ -157,8 +157,9 @@ async def get_stuck(store: Store, app: Tenuto, clock: Any) -> None:
     for number in range(6):
         await store.register(f"w-{number}", 1_000, "same", {}, None)
         await store.claim_runs(f"w-{number}", [sleeping.id], 1)
+        await store.claim_suspects(f"w-{number}", ([sleeping.id], []), None, (1, 1), 0)
         clock.advance(2)
-        await store.sweep(5, 100)
+        await store.sweep(3, 100)
         clock.advance(40)
         await store.fire_timers(100)
         if (await app.get("order-stuck").status()) == "parked":

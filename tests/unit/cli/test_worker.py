@@ -59,6 +59,14 @@ def test_the_options_reach_the_app_as_they_were_given(
     Tenuto("memory://", **options)
 
 
+def test_code_that_leaves_while_it_is_loaded_is_named(tenuto: Callable[..., Result], tmp_path: Path) -> None:
+    file = tmp_path / "leaving.py"
+    file.write_text("raise SystemExit(7)")
+    done = tenuto("worker", "--app", str(file))
+    assert done.exit_code == 7
+    assert "leaving.py left with 7 while it was being loaded" in done.output
+
+
 def test_what_is_not_said_is_as_the_app_has_it(
     tenuto: Callable[..., Result], served: list[dict[str, Any]], tmp_path: Path
 ) -> None:

@@ -45,7 +45,7 @@ def plan(database: Any, name: str) -> str:
 def test_every_statement_is_called_by_its_name_somewhere_and_none_is_missing() -> None:
     code = "\n".join(path.read_text("utf-8") for path in STORE.glob("*.py") if not path.name.startswith("postgres"))
     called = set(re.findall(r'\.(?:run|one|all|many|count|at_once|_ask)\(\s*"([a-z_]+)"', code))
-    called |= {"sync_full", "sync_normal"}  # chosen by a setting
+    called |= {"sync_full", "sync_normal", "first_look"}  # chosen by a setting; before there is a connection of ours
     assert called == set(STATEMENTS)
 
 
