@@ -507,6 +507,21 @@ def test_runs_of_twf_programs_keep_their_text_and_so_fit_a_changed_one(shell: Sh
     assert contents(shell.file) == before
 
 
+def test_a_check_says_what_prevents_names_from_being_listed(shell: Shell) -> None:
+    """K136: with the line; it is no finding about a run"""
+    app = "from tenuto import sleep, workflow\n@workflow\nasync def other(thing):\n    await thing.go()\n"
+    shell.write_app(f"{app}@workflow\nasync def listed(thing):\n    thing.go()\n    await sleep(1)\n")
+    shell.ok("start", "listed", "1", "--id", "r", app=True)
+    shown = shell.run("check", app=True)
+    report = json.loads(shell.run("check", "--json", app=True).stdout)
+    only = json.loads(shell.run("check", "--json", "--workflow", "listed", app=True).stdout)
+    assert shown.returncode == 0, shown.stderr
+    assert "shop.py:4:11: DIR408 " in shown.stdout
+    assert "thing.go() is awaited, and its code cannot be found" in shown.stdout
+    assert [(found["code"], found["line"]) for found in report["warnings"]] == [("DIR408", 4)]
+    assert only["warnings"] == []
+
+
 def test_a_check_without_code_is_a_wrong_command_line(busy: Shell) -> None:
     done = busy.run("check")
     assert done.returncode == 2

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -259,3 +262,88 @@ async def test_the_engine_of_tests_takes_swapped_and_inserted_steps_as_the_store
     assert await other.status() == "parked"
     assert PERFORMED == ["x"]
     registry.forget("deploys")
+
+
+SHOP = """
+import logging
+from deploy_helpers import prepare
+from tenuto import step, wait_for_signal, workflow
+
+log = logging.getLogger(__name__)
+performed = []
+
+
+def fetch(order):
+    return order.strip().upper()
+
+
+@step
+async def charge(order):
+    performed.append("charge")
+    return order
+
+
+async def main(app):
+    run = await app.start(shop, " a ")
+    return await run.result()
+
+
+@workflow(name="deploy-shop")
+async def shop(order):
+    log.info("charging %s", order.strip())
+    await prepare(order)
+    await charge(await step("fetch", fetch, order))
+    return await wait_for_signal("go")
+"""
+HELPERS = """
+from tenuto import step
+
+
+@step(name="deploy-prepare")
+async def prepared(order): ...
+
+
+async def prepare(order):
+    await prepared(order.strip())
+"""
+
+
+async def test_a_renamed_step_of_an_ordinary_module_is_noticed_before_it_runs(
+    lasting_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """K135: a logger, methods of an argument, a helper of another file, a named function, a `main()`"""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "deploy_helpers.py").write_text(HELPERS)
+
+    def version(name: str, text: str) -> Any:
+        registry.forget("deploy-shop")
+        (tmp_path / f"{name}.py").write_text(text)
+        importlib.invalidate_caches()
+        return importlib.import_module(name)
+
+    try:
+        first = version("deploy_shop_1", SHOP)
+        async with Tenuto(lasting_url, grace=1) as app:
+            await app.start(first.shop, " a ", id="r")
+            await reached(app, "suspended")
+        assert first.performed == ["charge"]
+        second = version("deploy_shop_2", SHOP.replace("charge(", "charge_card("))
+        async with Tenuto(lasting_url, grace=1) as app:
+            await app.get("r").wake()
+            await reached(app, "parked")
+            assert "TN104 at charge: history has a step" in await reason(app)
+        assert second.performed == []
+        third = version("deploy_shop_3", SHOP)
+        async with Tenuto(lasting_url, grace=1) as app:
+            await app.get("r").resume()
+            await app.get("r").signal("go", 1)
+            assert await app.get("r").result(timeout=LIMIT) == 1
+        assert third.performed == []
+    finally:
+        for name in ("deploy_helpers", "deploy_shop_1", "deploy_shop_2", "deploy_shop_3"):
+            sys.modules.pop(name, None)
+        for step_ in registry.definitions("step"):
+            if step_.id == "deploy-prepare" or "deploy_shop_" in step_.id:
+                registry.forget(step_.id)
+        registry.forget("deploy-shop")

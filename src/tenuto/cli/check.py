@@ -5,16 +5,21 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from dataclasses import replace
+from typing import Any, cast
 
 import click
 
 from tenuto.cli.connect import Place, finish, json_option, with_store
 from tenuto.cli.output import echo_json, progress, safe, say, table
+from tenuto.directives.doubts import findings_of
+from tenuto.directives.errors import Finding, describe, to_json
 from tenuto.errors import UnsupportedError
 from tenuto.host.checking import Verdict, check_runs, open_runs
 from tenuto.host.definitions import Definitions
 from tenuto.model import registry
+from tenuto.model.definitions import Workflow, definition_of
 from tenuto.model.ids import short_name
+from tenuto.model.static_names import name_doubts
 
 __all__ = ["command"]
 
@@ -33,6 +38,9 @@ def command(place: Place, against: str | None, workflows: tuple[str, ...], known
 
     \b
     tenuto check --against postgresql://prod/app --app shop.orders
+
+    Also says, with the line, what prevents the names of a workflow's operations from being listed (DIR408): of such a
+    workflow a renamed step is noticed only after it has run again.
 
     Exit code 0: every open run fits. 1: some would be parked, or their workflow is not loaded here.
     """
@@ -61,11 +69,26 @@ def command(place: Place, against: str | None, workflows: tuple[str, ...], known
 
     verdicts = finish(work, place)
     findings = [v for v in verdicts if not v.fits and not (known_only and v.outcome == "unknown")]
+    warnings = _unlisted(frozenset(registry.find(name, "workflow").id for name in workflows))
     if as_json:
-        echo_json({"runs": len(verdicts), "outcomes": Counter(v.outcome for v in verdicts), "findings": findings})
+        outcomes = Counter(v.outcome for v in verdicts)
+        listed = [to_json(warning) for warning in warnings]
+        echo_json({"runs": len(verdicts), "outcomes": outcomes, "findings": findings, "warnings": listed})
     else:
         _print(verdicts, findings)
+        for warning in warnings:
+            say(safe(describe(warning)))
     sys.exit(1 if findings else 0)
+
+
+def _unlisted(only: frozenset[str]) -> list[Finding]:
+    """What prevents the names of the workflows that are loaded (or of these) from being listed."""
+    found: dict[Finding, None] = {}
+    loaded = [cast("Workflow[..., Any]", d) for d in registry.definitions("workflow") if isinstance(d, Workflow)]
+    for workflow in loaded:
+        if (not only or workflow.id in only) and definition_of(workflow)[1] is None:
+            found.update(dict.fromkeys(findings_of(name_doubts(workflow.fn))))
+    return list(found)
 
 
 def _print(verdicts: list[Verdict], findings: list[Verdict]) -> None:

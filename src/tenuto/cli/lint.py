@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from tenuto.directives.doubts import file_doubts
 from tenuto.directives.errors import Finding, describe, to_json
 from tenuto.directives.project import compile_paths
 from tenuto.model import ids
@@ -27,6 +28,7 @@ def command(paths: tuple[Path, ...], root: str | None, strict: bool, select: tup
     Looks at workflows and the functions of the same file that they call, however they are marked: I/O and blocking
     calls, threads, iteration over sets, secrets and settings of the machine, steps that are never awaited, and
     methods that read the real clock. Clocks and randomness in a workflow itself are fine: the run has its own.
+    Follows workflows into other files of the project to see whether the names of their operations can be listed.
 
     \b
     tenuto lint src
@@ -38,7 +40,8 @@ def command(paths: tuple[Path, ...], root: str | None, strict: bool, select: tup
     """
     ids.use_root(root)
     files = list(compile_paths(paths or (Path(),), strict=strict))
-    findings = [finding for file in files for finding in file.findings if _is_selected(finding, select)]
+    reported = [finding for file in files for finding in (*file.findings, *file_doubts(file.file))]
+    findings = [finding for finding in dict.fromkeys(reported) if _is_selected(finding, select)]
     if as_json:
         click.echo(json.dumps([to_json(finding) for finding in findings], indent=2))
     else:

@@ -84,6 +84,10 @@ CODES: Final[Mapping[str, tuple[str, str]]] = {
         "write a route of its own that calls start",
     ),
     "DIR407": ("the call of step {name} is neither awaited nor kept, so it never runs", "write `await {name}(...)`"),
+    "DIR408": (
+        "the names of this workflow cannot be listed, so a renamed step would run again before that is noticed: {what}",
+        "write names as text; await only what can be found",
+    ),
 }
 
 

@@ -1,235 +1,164 @@
-"""Which operation names a workflow can issue, read from its module's source.
+"""Which operation names a workflow can issue, read from the source of what it can reach.
 
 The kernel uses the answer in one direction only: a recorded name that is *not* in the set is gone for certain. So the
-set may be too large (every text and every definition of the module is in it) but never too small, and wherever a name
-could come from elsewhere the answer is None: "cannot say".
+set may be too large but never too small, and wherever a name could come from elsewhere the answer is None: "cannot
+say". What prevented it is a doubt, which `tenuto check` and `tenuto lint` report (DIR408).
 """
 
 from __future__ import annotations
 
 import ast
-import builtins
 import inspect
+import linecache
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from functools import lru_cache
+from types import FunctionType
 from typing import Any, Final
 
-from tenuto.model.definition_source import module_tree
+from tenuto.model.definition_source import module_tree, source_file
+from tenuto.model.naming.scopes import Module, Scope, directive_of, function_scope
+from tenuto.model.naming.survey import Doubt, Survey
+from tenuto.model.naming.values import Definition, Function, World
 
-__all__ = ["DEFAULT_NAMES", "static_names"]
+__all__ = ["DEFAULT_NAMES", "Doubt", "module_doubts", "name_doubts", "static_names"]
 
 DEFAULT_NAMES: Final = frozenset(
     {"sleep", "timer", "join", "race", "parallel", "receive", "side_effect", "hook", "task", "patch"}
 )
 
-# Where a model function takes a name: the position of the argument, or -1 for a mapping whose keys are names.
-_NAMED_AT: Final[dict[str, tuple[int, ...]]] = {
-    "step": (0,),
-    "loop": (0,),
-    "removed": (0,),
-    "patched": (0,),
-    "deprecate_patch": (0,),
-    "rollback_checkpoint": (0,),
-    "wait_for_signal": (0,),
-    "signal": (1,),
-    "join": (-1,),
-    "race": (-1,),
-    "hook": (),
-    "receive": (),
-}
-
-# Methods of the built-in containers, texts and numbers: called without `await` they issue nothing.
-_PLAIN_METHODS: Final = frozenset(
-    name
-    for kind in (str, bytes, list, dict, set, frozenset, tuple, int, float, bytearray)
-    for name in dir(kind)
-    if not name.startswith("_")
-)
-
-
-class _Unsure(Exception):
-    """Some name may come from outside of this module."""
-
 
 def static_names(fn: Callable[..., Any]) -> frozenset[str] | None:
-    """Every name that operations of this workflow's module can have or that it passes to `removed`; None: unknown."""
+    """Every name that operations of this workflow can have or that it passes to `removed`; None: unknown."""
+    survey = _survey(fn)
+    return frozenset(survey.names | DEFAULT_NAMES) if survey is not None and not survey.doubts else None
+
+
+def name_doubts(fn: Callable[..., Any]) -> tuple[Doubt, ...]:
+    """What prevents the names of this workflow from being known, and where."""
+    survey = _survey(fn)
+    return () if survey is None else survey.doubts
+
+
+def _survey(fn: Callable[..., Any]) -> Survey | None:
+    """The survey of a loaded workflow; None where its source is not to be had."""
     plain = inspect.unwrap(fn)
     tree = module_tree(plain)
     if tree is None or not isinstance(plain, FunctionType):
         return None
-    names = set(DEFAULT_NAMES)
-    try:
-        for node in ast.walk(tree):
-            _collect(node, plain.__globals__, names)
-        for function in _functions(tree):
-            _check_calls(function, _bound_in(function), plain.__globals__)
-    except _Unsure:
+    world = World(_loaded, _definition)
+    name = plain.__module__
+    module = Module(
+        name, source_file(plain) or "", tree, _package(plain.__globals__), plain.__globals__, directive_of(tree.body)
+    )
+    top = world.enter(module)
+    found = _find(plain.__qualname__.split("."), tree.body, top)
+    line = plain.__code__.co_firstlineno
+    exact = [one for one in found if line in (one.node.lineno, _first_line(one.node))]
+    if not found:
         return None
-    return frozenset(names)
+    survey = Survey(world)
+    for function in exact or found:
+        survey.reach(function)
+    return survey
 
 
-def _collect(node: ast.AST, scope: Mapping[str, Any], names: set[str]) -> None:
-    match node:
-        case ast.Constant(value=str(text)):
-            names.update((text, f"signal:{text}", f"send:{text}", f"child:{text}"))
-        case ast.FunctionDef(name=text) | ast.AsyncFunctionDef(name=text) | ast.ClassDef(name=text):
-            names.update((text, f"child:{text}"))
-        case ast.alias():
-            names.update(_names_of(scope.get((node.asname or node.name).partition(".")[0])))
-        case _:
-            pass
+def module_doubts(module: Module, find: Callable[[str], Module | None]) -> tuple[Doubt, ...]:
+    """The doubts about all workflows of a module that need not be loaded. `find`: other modules of its project."""
+    world = World(find, lambda value: None)
+    top = world.enter(module)
+    doubts: dict[Doubt, None] = {}
+    for function in _functions(module.tree.body, top):
+        if isinstance(function.node, ast.Lambda):
+            continue
+        defined = world.defined(function.node, function.scope)
+        if isinstance(defined, Definition) and defined.kind == "workflow":
+            survey = Survey(world)
+            survey.reach(function)
+            doubts.update(dict.fromkeys(survey.doubts))
+    return tuple(doubts)
 
 
-def _names_of(value: object) -> Iterator[str]:
-    """The names of an imported step or workflow, and of those that an imported module holds."""
-    if isinstance(value, ModuleType):
-        for member in list(vars(value).values()):
-            if _is_definition(member):
-                yield from _names_of(member)
-    elif _is_definition(value):
-        name: str = value.name  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType, reportUnknownMemberType]
-        yield name
-        yield f"child:{name}"
+# --- finding functions
 
 
-def _is_definition(value: object) -> bool:
+def _find(path: list[str], body: list[ast.stmt], scope: Scope) -> list[Function]:
+    """The functions with this qualified name."""
+    name, *rest = [part for part in path if part != "<locals>"]
+    found: list[Function] = []
+    for node in _definitions(body):
+        if node.name != name:
+            continue
+        if isinstance(node, ast.ClassDef):
+            found += _find(rest, node.body, scope) if rest else []
+        elif rest:
+            found += _find(rest, node.body, function_scope(node, scope))
+        else:
+            found.append(Function(node, scope))
+    return found
+
+
+def _functions(body: list[ast.stmt], scope: Scope) -> Iterator[Function]:
+    for node in _definitions(body):
+        if isinstance(node, ast.ClassDef):
+            yield from _functions(node.body, scope)
+        else:
+            yield Function(node, scope)
+            yield from _functions(node.body, function_scope(node, scope))
+
+
+def _definitions(body: list[ast.stmt]) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+    """Functions and classes of a body, also below its `if`, `try` and `with`."""
+    pending: list[ast.AST] = list(reversed(body))
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node
+        elif not isinstance(node, ast.expr):
+            pending.extend(reversed(list(ast.iter_child_nodes(node))))
+
+
+def _first_line(node: ast.AST) -> int:
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min((decorator.lineno for decorator in decorators), default=-1)
+
+
+# --- loaded modules
+
+
+def _loaded(name: str) -> Module | None:
+    """A module of the project that this process has loaded."""
+    from tenuto.model.ids import is_project_file  # that module imports this one
+
+    module = sys.modules.get(name)
+    file: object = getattr(module, "__file__", None)
+    if not isinstance(file, str) or not file.endswith(".py") or not is_project_file(file):
+        return None
+    names: dict[str, Any] = vars(module)
+    loaded = getattr(names.get("__loader__"), "loaded_source", None)
+    text = str(loaded()) if callable(loaded) else "".join(linecache.getlines(file, names))
+    tree = _parsed(text)
+    return None if tree is None else Module(name, file, tree, _package(names), names, directive_of(tree.body))
+
+
+@lru_cache(maxsize=32)
+def _parsed(text: str) -> ast.Module | None:
+    try:
+        return ast.parse(text)
+    except SyntaxError:
+        return None
+
+
+def _package(names: Mapping[str, Any]) -> str:
+    return str(names.get("__package__") or "")
+
+
+def _definition(value: object) -> Definition | None:
+    """A loaded step or workflow, however it was made."""
     from tenuto.model.definitions import Step, Workflow  # that module imports this one
 
-    return isinstance(value, Step | Workflow)
-
-
-def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not _is_step(node):
-            yield node
-
-
-def _is_step(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """A step's body issues nothing: no call in it matters."""
-    for decorator in node.decorator_list:
-        target = decorator.func if isinstance(decorator, ast.Call) else decorator
-        if (target.id if isinstance(target, ast.Name) else getattr(target, "attr", "")) == "step":
-            return True
-    return any(
-        isinstance(statement, ast.Expr)
-        and isinstance(statement.value, ast.Constant)
-        and statement.value.value == "use step"
-        for statement in node.body[:2]
-    )
-
-
-def _bound_in(function: ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[str]:
-    """Names that are local to a function, those of functions and classes defined in it left out."""
-    arguments = function.args
-    bound = {a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
-    bound.update(a.arg for a in (arguments.vararg, arguments.kwarg) if a is not None)
-    bound.update(n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-    defined = {
-        n.name for n in ast.walk(function) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-    }
-    return frozenset(bound - defined)
-
-
-def _check_calls(
-    function: ast.FunctionDef | ast.AsyncFunctionDef, local: frozenset[str], scope: Mapping[str, Any]
-) -> None:
-    defined = {
-        n.name for n in ast.walk(function) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-    }
-    awaited = {id(n.value) for n in ast.walk(function) if isinstance(n, ast.Await)}
-    for node in ast.walk(function):
-        if not isinstance(node, ast.Call):
-            continue
-        if isinstance(node.func, ast.Name) and node.func.id in defined:
-            continue
-        _check_call(node, local, scope, is_awaited=id(node) in awaited)
-
-
-def _check_call(node: ast.Call, local: frozenset[str], scope: Mapping[str, Any], *, is_awaited: bool) -> None:
-    target = _resolve(node.func, local, scope)
-    if target is None:
-        if isinstance(node.func, ast.Attribute) and node.func.attr in _PLAIN_METHODS and not is_awaited:
-            return
-        raise _Unsure
-    if _is_definition(target):
-        return
-    module = getattr(target, "__module__", None) or ""
-    if isinstance(target, BuiltinFunctionType | type) and module == "builtins":
-        return
-    if module.partition(".")[0] == "tenuto":
-        _check_model_call(node, getattr(target, "__name__", ""))
-        _check_handed_over(node, getattr(target, "__name__", ""), local, scope)
-    elif module == scope.get("__name__") and isinstance(target, FunctionType | MethodType | type):
-        return  # its body is in this module and looked at by itself
-    elif module.partition(".")[0] not in sys.stdlib_module_names:
-        raise _Unsure
-
-
-def _resolve(node: ast.expr, local: frozenset[str], scope: Mapping[str, Any]) -> Any:
-    """The object that a dotted name means at module level, or None."""
-    if isinstance(node, ast.Name):
-        if node.id in local:
-            return None
-        return scope.get(node.id, getattr(builtins, node.id, None))
-    if isinstance(node, ast.Attribute):
-        owner = _resolve(node.value, local, scope)
-        if isinstance(owner, ModuleType | type) or _is_definition(owner):
-            return inspect.getattr_static(owner, node.attr, None)
+    if isinstance(value, Step):
+        return Definition("step", value.name)  # pyright: ignore[reportUnknownMemberType]
+    if isinstance(value, Workflow):
+        return Definition("workflow", value.name)  # pyright: ignore[reportUnknownMemberType]
     return None
-
-
-def _check_model_call(node: ast.Call, name: str) -> None:
-    if any(isinstance(argument, ast.Starred) for argument in node.args):
-        raise _Unsure
-    for keyword in node.keywords:
-        if keyword.arg in (None, "name"):
-            _check_text(keyword.value)
-        elif keyword.arg in ("updates", "signals"):
-            _check_keys(keyword.value)
-    for position in _NAMED_AT.get(name, ()):
-        argument = node.args[max(position, 0)] if len(node.args) > max(position, 0) else None
-        if argument is None or (name == "step" and not isinstance(argument, ast.Constant) and len(node.args) == 1):
-            continue  # `step(fn)` and `step(**options)` make a definition and issue nothing
-        if position < 0:
-            _check_keys(argument)
-        else:
-            _check_text(argument)
-
-
-def _check_handed_over(node: ast.Call, name: str, local: frozenset[str], scope: Mapping[str, Any]) -> None:
-    """What is handed to the model will be called by it, so it must be known as well."""
-    if name in ("spawn", "detach", "run") and node.args:
-        first = node.args[0]
-        while isinstance(first, ast.Call | ast.Attribute):  # `as_workflow(ride).bind(3)`, `jobs.ride`
-            first = first.args[0] if isinstance(first, ast.Call) and first.args else _inside(first)
-        if not isinstance(first, ast.Constant) and not (isinstance(first, ast.Name) and first.id not in local):
-            raise _Unsure
-    if name in ("step", "side_effect"):
-        return  # their functions run as plain code and issue nothing
-    handed_over = [*node.args, *(keyword.value for keyword in node.keywords)]
-    for part in (inner for argument in handed_over for inner in ast.walk(argument)):
-        if isinstance(part, ast.Name | ast.Attribute):
-            handed = _resolve(part, local, scope)
-            module = getattr(handed, "__module__", None) or ""
-            known = module == scope.get("__name__") or module.partition(".")[0] in ("tenuto", *sys.stdlib_module_names)
-            if isinstance(handed, FunctionType | MethodType) and not known:
-                raise _Unsure
-
-
-def _inside(node: ast.Call | ast.Attribute) -> ast.expr:
-    return node.func if isinstance(node, ast.Call) else node.value
-
-
-def _check_text(node: ast.expr) -> None:
-    if not (isinstance(node, ast.Constant) and isinstance(node.value, str)):
-        raise _Unsure
-
-
-def _check_keys(node: ast.expr) -> None:
-    if not isinstance(node, ast.Dict):
-        raise _Unsure
-    for key in node.keys:
-        if key is None:
-            raise _Unsure
-        _check_text(key)

@@ -64,3 +64,45 @@ def test_paths_are_those_of_the_user_not_those_of_ids(project: Path, monkeypatch
     monkeypatch.chdir(project / "inner")
     done = CliRunner().invoke(main, ["lint", "../shop.py", "--select", "DIR403"])
     assert done.stdout.startswith("../shop.py:11:16: DIR403 ")
+
+
+HELPER = """\
+async def notify(customer):
+    await customer.call()
+"""
+UNLISTED = """\
+from shop.helpers import notify
+from tenuto import step, wait_for_signal, workflow
+
+@step
+async def charge(card): ...
+
+@workflow
+async def checkout(name, customer):
+    customer.greet()
+    await charge(name)
+    await wait_for_signal(name)
+    await notify(customer)
+"""
+
+
+def test_what_prevents_names_from_being_listed_is_found_in_every_file_of_the_project(project: Path) -> None:
+    """K136, DIR408"""
+    package = project / "shop"
+    package.mkdir()
+    (project / "shop.py").unlink()
+    (package / "__init__.py").touch()
+    (package / "helpers.py").write_text(HELPER)
+    (package / "orders.py").write_text(UNLISTED)
+    done = CliRunner().invoke(main, ["lint"])
+    assert done.exit_code == 1
+    gist = "the names of this workflow cannot be listed, so a renamed step would run again before that is noticed"
+    hint = "(write names as text; await only what can be found)"
+    assert sorted(done.stdout.splitlines()) == [
+        f"shop/helpers.py:2:11: DIR408 {gist}: customer.call() is awaited, and its code cannot be found {hint}",
+        f"shop/orders.py:11:27: DIR408 {gist}: the name given to wait_for_signal() is computed {hint}",
+    ]
+    (package / "helpers.py").write_text(HELPER.replace("call()", "call()  # tenuto: ignore[DIR408]"))
+    assert len(CliRunner().invoke(main, ["lint"]).stdout.splitlines()) == 1
+    (package / "orders.py").write_text(UNLISTED.replace("wait_for_signal(name)", 'wait_for_signal("go")'))
+    assert CliRunner().invoke(main, ["lint"]).exit_code == 0
