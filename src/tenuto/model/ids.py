@@ -233,6 +233,8 @@ def _normalise_distribution(name: str) -> str:
 
 
 def _is_listed(real: str) -> bool:
+    if not _packages:  # finding out whose file it is takes long
+        return False
     try:
         return id_path(real).removeprefix("@").partition("/")[0] in _packages
     except DirectiveError:
