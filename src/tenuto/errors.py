@@ -510,14 +510,14 @@ class TwfError(CodeFault):
 
 
 class DirectiveError(CodeFault, SyntaxError):
-    """A directive is wrong; the import fails and nothing is registered. `findings` are all of the file.
+    """A directive or decorator is wrong; the import fails and nothing is registered. `findings` are all of the file.
 
     Engine: registered nothing of that file.
     Next: see the reference of directives for the code.
     """
 
     def __init__(self, code: str, message: str, findings: Sequence[object] = ()) -> None:
-        super().__init__(message)
+        super().__init__(message if message.startswith(code) else f"{code} {message}")
         self.code = code  # type: ignore[misc]  # see TwfError
         self.findings = tuple(findings)
 
@@ -711,13 +711,16 @@ class Reject(CallerFault):
 
 
 class DefinitionNotFoundError(CallerFault):
-    """A text names no definition.
-
-    Next: use one of the names that the text lists, or import the module that defines it.
-    """
+    """A text names no definition, or no schedule."""
 
     code = "TN215"
     engine = "started nothing"
+    fix = "import its module in this process, or give its id"
+
+    def __init__(self, message: str = "", fix: str | None = None) -> None:
+        super().__init__(message)
+        if fix is not None:
+            self.fix = fix
 
 
 class AmbiguousNameError(CallerFault):

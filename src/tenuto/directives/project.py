@@ -73,7 +73,7 @@ def read_file(file: Path, mode: Mode, *, strict: bool = False, source: bytes | N
 
 
 def _located(error: DirectiveError, path: str) -> Finding:
-    return Finding(error.code, "error", str(error), "repair the file", path, 1, 1, 1, 1)
+    return Finding(error.code, "error", str(error).removeprefix(f"{error.code} "), "repair the file", path, 1, 1, 1, 1)
 
 
 def manifest_of(files: Iterable[CompiledFile]) -> Manifest:

@@ -84,6 +84,7 @@ class Scheduling:
             known = [item.name for item in await self.store.schedules()]
             near = get_close_matches(name, known, n=3)
             raise DefinitionNotFoundError(
-                f"no schedule is called {name!r}" + (f"; near it: {', '.join(near)}" if near else "")
+                f"no schedule is called {name!r}" + (f"; near it: {', '.join(near)}" if near else ""),
+                "`tenuto schedules list` has the names",
             )
         return record

@@ -7,7 +7,7 @@ runs in a module's view, makes stubs of the steps and hands the bodies of the wo
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from types import FunctionType
 from typing import Any, Final, TypeAlias, TypeVar, cast, final
@@ -334,6 +334,7 @@ def serializable(
 ) -> C:
     """Step and client mode: lets stored data name a class, and those below it that inherit its marked class methods."""
     register_class(id, cls, serialize, deserialize)
-    if any(isinstance(value, classmethod) and isinstance(value.__func__, _MARKED) for value in vars(cls).values()):
+    members: Iterable[Any] = vars(cls).values()
+    if any(isinstance(cast("Any", m).__func__, _MARKED) for m in members if isinstance(m, classmethod)):
         inherited.carry_on(cls)
     return cls

@@ -92,7 +92,7 @@ def workflow(fn: Any = None, /, *, name: str | None = None, queue: str = "defaul
 def _make_workflow(fn: Any, name: str | None, queue: str) -> Workflow[..., Any]:
     _check_marked(fn, "workflow")
     if not inspect.iscoroutinefunction(fn):
-        raise DirectiveError("DIR101", f"workflow {fn.__qualname__} must be an async def")
+        raise DirectiveError("DIR101", f"workflow {fn.__qualname__} must be async: write `async def {fn.__name__}`")
     identity = definition_id("workflow", fn) if name is None else name
     return registry.register(Workflow(fn, id=identity, name=fn.__name__ if name is None else name, queue=queue))
 
@@ -155,19 +155,26 @@ _INSTANCE: Final = "self"
 
 
 def _check_marked(fn: Any, kind: str) -> None:
+    if isinstance(fn, type):
+        what = "functions that use it, or one of its static methods"
+        raise TypeError(f"@{kind} marks a function, not the class {fn.__qualname__}: mark {what}")
     if isinstance(fn, Workflow | Step):
-        raise DirectiveError("DIR121", f"{fn!r} is marked already; a function is one or the other, once")
+        raise DirectiveError("DIR121", f"{fn!r} is marked already: keep one of the two decorators")
     if isinstance(fn, staticmethod | classmethod):
         outer = "staticmethod" if isinstance(fn, staticmethod) else "classmethod"
-        raise DirectiveError("DIR102", f"@{outer} belongs above @{kind}")
+        raise DirectiveError("DIR102", f"@{outer} belongs above @{kind}: change the order of the two lines")
     if not callable(fn) or not hasattr(fn, "__qualname__"):
         raise TypeError(f"@{kind} marks a function, not {fn!r}")
     plain: Any = inspect.unwrap(fn)
     if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
-        raise DirectiveError("DIR110", f"{kind} {fn.__qualname__} is a generator; return a list")
+        raise DirectiveError("DIR110", f"{kind} {fn.__qualname__} is a generator: collect its items and return a list")
     first = next(iter(inspect.signature(fn).parameters), None)
     if first == _INSTANCE:
-        raise DirectiveError("DIR102", f"{kind} {fn.__qualname__} is an instance method; make it a static method")
+        raise DirectiveError(
+            "DIR102",
+            f"{kind} {fn.__qualname__} is an instance method, and no other process has that instance: take `self` out "
+            f"and put @staticmethod above @{kind}, or make it a function that gets what it needs as arguments",
+        )
 
 
 def _is_nested(fn: Any) -> bool:

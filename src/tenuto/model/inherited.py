@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 from tenuto.codec.classes import register_class
 from tenuto.errors import DirectiveError
@@ -23,7 +23,7 @@ def carry_on(cls: type[Any]) -> None:
             super(cls, sub).__init_subclass__(**options)
         _register(sub)
 
-    cls.__init_subclass__ = classmethod(__init_subclass__)  # type: ignore[assignment]  # pyright: ignore
+    cast("Any", cls).__init_subclass__ = classmethod(cast("Any", __init_subclass__))
     pending = list(cls.__subclasses__())
     while pending:
         sub = pending.pop()

@@ -133,7 +133,8 @@ class Schedules:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 async with self._connection.asking(name):
                     raise
-            raise DefinitionNotFoundError(f"no schedule is called {name!r}") from None
+            fix = "`tenuto schedules list` has the names"
+            raise DefinitionNotFoundError(f"no schedule is called {name!r}", fix) from None
         return handle
 
     async def _note(self, handle: ScheduleHandle) -> str | None:
