@@ -5,10 +5,10 @@ READY := .venv/.ready
 RUNTIME := .venv/.runtime
 
 .DEFAULT_GOAL := help
-.PHONY: help fmt lint type test demo bench chaos fuzz check clean
+.PHONY: help fmt lint type test test-py312 test-py313 test-py314 demo bench chaos fuzz check clean
 
 help:    ## this list
-	@grep -E '^[a-z]+: .*## |^[a-z]+:    *## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+	@grep -E '^[a-z0-9 -]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 23
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -37,6 +37,17 @@ type: $(READY)    ## mypy and pyright, both strict
 test: lint type    ## everything CI runs: lint, types and every test
 	$(BIN)/pytest -n 2 --dist worksteal -q
 
+test-py312 test-py313: test-py3%: .venv-py3%/.ready    ## the whole suite on another Python, where it is on the PATH
+	.venv-py3$*/bin/pytest -n 2 --dist worksteal -q
+
+.venv-py3%/.ready: pyproject.toml constraints.txt
+	test -x .venv-py3$*/bin/python || python3.$* -m venv .venv-py3$*
+	.venv-py3$*/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,lsp]'
+	touch $@
+
+test-py314: $(READY)    ## what needs no thread, socket or binary wheel, on CPython 3.14 compiled to WebAssembly
+	$(BIN)/python scripts/test_py314.py
+
 demo: $(RUNTIME)    ## the main job, surviving a crash, on the embedded default
 	$(BIN)/tenuto demo
 
@@ -56,4 +67,4 @@ fuzz: $(READY)    ## generated programs and values, many more of them; bounded
 check: test    ## all a push must pass
 
 clean:    ## remove what make created
-	rm -rf .venv build dist
+	rm -rf .venv .venv-py312 .venv-py313 .cache build dist

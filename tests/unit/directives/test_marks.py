@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import asyncio
 import inspect
 import pickle
 import subprocess
@@ -313,4 +312,4 @@ async def test_steps_and_workflows_of_a_program_can_run_together(load: Load, eng
         '    "use workflow"\n    return await asyncio.gather(f(1), f(2))\n'
     )
     assert await engine.run(module.w) == [1, 2]
-    assert asyncio.iscoroutinefunction(module.w.fn)
+    assert inspect.iscoroutinefunction(module.w.fn)
