@@ -9,6 +9,7 @@ import dataclasses
 import inspect
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum, Flag
 from typing import Any, Final, NamedTuple, cast
 
@@ -128,10 +129,13 @@ def read_enum(cls: type[Any], name: str, member: Any) -> Any:
         return found
     if type(member) is not int or not issubclass(cls, Flag):
         raise Refused(f"a member of {name} is malformed", name)
-    try:
-        return cls(member)
-    except (ValueError, TypeError):
-        raise Refused(f"{name} has no such combination", name, "bring the member back") from None
+    found: Any = None
+    with suppress(ValueError, TypeError):
+        found = cls(member)
+    # The first releases of Python 3.11 leave out the bits that a class does not have, as `boundary=CONFORM` does.
+    if type(found) is not cls or found.value != member:
+        raise Refused(f"{name} has no such combination", name, "bring the member back")
+    return found
 
 
 def _plan(cls: type[Any]) -> Form | None:

@@ -29,6 +29,10 @@ class Access(enum.Flag):
     BOTH = 3
 
 
+class Loose(enum.Flag, boundary=enum.CONFORM):
+    READ = 1
+
+
 class Bits(enum.IntFlag):
     A = 1
     B = 4
