@@ -10,7 +10,7 @@ import asyncio
 import heapq
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import UTC, datetime
-from typing import Any, TypeVar, TypeVarTuple, cast, overload
+from typing import Any, Final, TypeVar, TypeVarTuple, cast, overload
 
 from tenuto.codec.rows import EncodedBatch, decode_rows, is_first_input
 from tenuto.codec.values import dump, load
@@ -18,7 +18,16 @@ from tenuto.errors import RunIdConflictError, TwfError
 from tenuto.host.effects import Effects, ending_mail, first_rows, gather
 from tenuto.host.programs import Programs, child_definition, pinned
 from tenuto.host.runner import perform
-from tenuto.kernel.commands import CancelStep, CancelTask, Command, EnqueueTask, RegisterHook, RunRollback, RunStep
+from tenuto.kernel.commands import (
+    CancelStep,
+    CancelTask,
+    Command,
+    EnqueueTask,
+    RegisterHook,
+    RunRollback,
+    RunStep,
+    is_durable,
+)
 from tenuto.kernel.facts import Done, fact_of
 from tenuto.kernel.location import check_name, text
 from tenuto.kernel.operations import Cancelled, Completed, Continued, Err, Failed, Ok, Parked, StepSpec, TimedOut
@@ -42,6 +51,8 @@ from tenuto.twf.run import TwfWorkflow
 
 __all__ = ["Engine"]
 
+IDLE_TURNS: Final = 10_000  # in a row
+
 R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
 
@@ -49,8 +60,9 @@ Ts = TypeVarTuple("Ts")
 class Engine:
     """Runs workflows in this process on virtual time; the fixtures `engine` and `crashing_engine` give one.
 
-    `crash_everywhere`: every run is rebuilt from its stored rows after every turn. `now`: when time begins. `patience`:
-    for how many real seconds a step that really takes time is waited for before a deadline of the run comes first.
+    `crash_everywhere`: every run is rebuilt from its stored rows after every turn that was committed. `now`: when time
+    begins. `patience`: for how many real seconds a step that really takes time is waited for before a deadline of the
+    run comes first.
     """
 
     def __init__(
@@ -64,6 +76,7 @@ class Engine:
         self.store = MemoryStore(lambda: self.now_ms)
         self.notices: list[str] = []  # what runs logged
         self.turns = 0  # committed or not, of all runs
+        self._idle_turns = 0  # the latest ones that had nothing to commit
         self._crash_everywhere = crash_everywhere
         self._patience = patience
         self._live: dict[str, Live] = {}
@@ -230,6 +243,7 @@ class Engine:
         while not await reached():
             if self._awake:
                 await self._look_at(next(iter(self._awake)))
+                await asyncio.sleep(0)  # a test's own timeout gets its turn, whatever the runs do
             elif not await self._jobs_progressed(limit):
                 deadline = await self._next_deadline()
                 if deadline is None or (limit is not None and deadline > limit):
@@ -305,8 +319,14 @@ class Engine:
         if live is None:
             live = self._live[run_id] = await self._load(record)
         await self._read_mail(live)
-        await self._turn(record, live)
-        if self._crash_everywhere:
+        committed = await self._turn(record, live)
+        self._idle_turns = 0 if committed else self._idle_turns + 1
+        if self._idle_turns > IDLE_TURNS:
+            raise RuntimeError(
+                f"{IDLE_TURNS:,} turns in a row stored nothing, the last ones of run {run_id!r}: its code goes round "
+                "without an operation that is recorded, as a loop around an ephemeral step does"
+            )
+        if self._crash_everywhere and committed:
             await self._rebuild(run_id)
 
     async def _load(self, record: RunRecord) -> Live:
@@ -330,7 +350,8 @@ class Engine:
             live.seen_mail = n
             live.facts.append(fact_of(n, mail, load))
 
-    async def _turn(self, record: RunRecord, live: Live) -> None:
+    async def _turn(self, record: RunRecord, live: Live) -> bool:
+        """Takes a turn; whether it had anything to commit."""
         facts = tuple(live.facts)
         live.facts.clear()
         turn = live.last = live.run.take_turn(facts, self.now_ms)
@@ -339,10 +360,11 @@ class Engine:
         self.notices.extend(turn.notices)
         if isinstance(turn.outcome, Parked):
             await self._park(record, live, turn.outcome.error)
-            return
+            return True
         await self._commit(record, live, turn)
         for command in turn.commands:
             self._perform(live, command)
+        return not turn.batch.empty or any(is_durable(command) for command in turn.commands)
         if turn.goes_on:
             self.wake(record.id)
 

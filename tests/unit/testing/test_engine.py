@@ -443,3 +443,49 @@ async def test_the_error_of_a_failed_run_says_why_and_which_compensation_failed(
         "1 rollback handler failed: keep: RuntimeError: cannot undo; `recover` runs it again"
     ]
     assert engine.notices == ["the rollback handler of keep failed: RuntimeError"]
+
+
+async def test_a_crashing_engine_ends_though_an_ephemeral_step_stands_in_front_of_another():
+    """It rebuilds runs after commits: an ephemeral step alone commits nothing, and would run again for ever"""
+    ran: list[str] = []
+
+    @workflow(name="testing.peeks")
+    async def peeks() -> list[str]:
+        await step("peek", lambda: ran.append("peek"), ephemeral=True)
+        await step("peek", lambda: ran.append("peek"), ephemeral=True)
+        return await step("other", lambda: ["done"])
+
+    engine = Engine(crash_everywhere=True)
+    async with asyncio.timeout(20):
+        assert await (await engine.start(peeks)).result() == ["done"]
+    assert ran == ["peek", "peek"]
+    engine.close()
+
+
+async def test_a_run_that_never_ends_leaves_its_test_the_time_to_say_so():
+    @workflow(name="testing.endless")
+    async def endless() -> None:
+        while True:
+            await sleep("1s")
+
+    engine = Engine()
+    run = await engine.start(endless)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await run.result()
+    engine.close()
+
+
+async def test_turns_that_store_nothing_for_ever_are_stopped_with_a_reason(monkeypatch):
+    monkeypatch.setattr("tenuto.testing.engine.IDLE_TURNS", 50)
+
+    @workflow(name="testing.peeking")
+    async def peeking() -> None:
+        while True:
+            await step("peek", lambda: 1, ephemeral=True)
+
+    engine = Engine()
+    run = await engine.start(peeking)
+    with pytest.raises(RuntimeError, match="stored nothing"):
+        await run.result()
+    engine.close()
