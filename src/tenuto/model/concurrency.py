@@ -76,7 +76,7 @@ def join(branches: Mapping[str, Branch[T]], /, *, name: str = "join") -> Corouti
 
     parts = await join({"stock": check_stock, "credit": partial(check_credit, customer)})
     """
-    items = dict(branches)
+    items = _by_name("join()", branches)
     try:
         current("join()")
         _check_named("join()", items)
@@ -84,6 +84,17 @@ def join(branches: Mapping[str, Branch[T]], /, *, name: str = "join") -> Corouti
     except BaseException:
         discard(items.values())
         raise
+
+
+def _by_name(construct: str, branches: Any) -> dict[str, Any]:
+    if not isinstance(branches, Mapping):
+        if isinstance(branches, Iterable):
+            given: Iterable[Any] = branches
+            discard(given)
+        raise TypeError(
+            f"{construct} takes a mapping of names to branches, not {branches!r}; for a list: parallel([...])"
+        )
+    return dict(cast("Mapping[str, Any]", branches))
 
 
 async def _join(branches: dict[str, Any], name: str) -> dict[str, Any]:
@@ -141,7 +152,7 @@ def race(branches: Mapping[str, Branch[T]], /, *, name: str = "race") -> Corouti
 
         winner, answer = await race({"bank": partial(ask_bank, order), "late": partial(sleep, "1h")})
     """
-    items = dict(branches)
+    items = _by_name("race()", branches)
     try:
         current("race()")
         if not items:

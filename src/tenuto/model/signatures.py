@@ -19,9 +19,10 @@ _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD
 class Parameters:
     """What is known of a function's parameters once and for all."""
 
-    __slots__ = ("_nameable", "_positional_only", "_signature", "arity", "names")
+    __slots__ = ("_name", "_nameable", "_positional_only", "_signature", "arity", "names")
 
     def __init__(self, fn: Callable[..., Any]) -> None:
+        self._name = getattr(fn, "__name__", repr(fn))
         self._signature = inspect.signature(fn)
         # What is really called may be a wrapper that only takes *args: a call must be recorded in a form it takes.
         called = inspect.signature(fn, follow_wrapped=False).parameters.values()
@@ -35,8 +36,11 @@ class Parameters:
     def bind(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], *, defaults: bool = False
     ) -> tuple[Sequence[Any], Mapping[str, Any]]:
-        """The same arguments if they fit, else Python's `TypeError`; with `defaults`, also those left out."""
-        bound = self._signature.bind(*args, **kwargs)
+        """The same arguments if they fit, else Python's `TypeError` and whose; with `defaults`, also those left out."""
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{self._name}{self._signature}: {error}") from None
         if not defaults:
             return args, kwargs
         bound.apply_defaults()
