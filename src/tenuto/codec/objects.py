@@ -129,13 +129,13 @@ def read_enum(cls: type[Any], name: str, member: Any) -> Any:
         return found
     if type(member) is not int or not issubclass(cls, Flag):
         raise Refused(f"a member of {name} is malformed", name)
-    found: Any = None
+    combined: Any = None
     with suppress(ValueError, TypeError):
-        found = cls(member)
+        combined = cls(member)
     # The first releases of Python 3.11 leave out the bits that a class does not have, as `boundary=CONFORM` does.
-    if type(found) is not cls or found.value != member:
+    if type(combined) is not cls or combined.value != member:
         raise Refused(f"{name} has no such combination", name, "bring the member back")
-    return found
+    return combined
 
 
 def _plan(cls: type[Any]) -> Form | None:

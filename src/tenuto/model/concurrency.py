@@ -89,8 +89,7 @@ def join(branches: Mapping[str, Branch[T]], /, *, name: str = "join") -> Corouti
 def _by_name(construct: str, branches: Any) -> dict[str, Any]:
     if not isinstance(branches, Mapping):
         if isinstance(branches, Iterable):
-            given: Iterable[Any] = branches
-            discard(given)
+            discard(cast("Iterable[Any]", branches))  # type: ignore[redundant-cast]  # not to pyright
         raise TypeError(
             f"{construct} takes a mapping of names to branches, not {branches!r}; for a list: parallel([...])"
         )
