@@ -87,6 +87,7 @@ class PostgresStore(PostgresHousekeeping, PostgresPrograms, PostgresQueueing):
             with self._database.translated():
                 settings = await (await connection.execute(STATEMENTS["read_settings"])).fetchone()
                 check_settings(self._database.shown, settings or (), read_only=self._read_only)
+                await self._database.require_sessions(connection)
                 await (require_schema if self._read_only else migrate)(connection)
         finally:
             await connection.close()

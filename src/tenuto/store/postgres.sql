@@ -25,7 +25,19 @@ ROLLBACK
 SELECT set_config('synchronous_commit', 'on', false), set_config('default_transaction_isolation', 'read committed', false),
        set_config('plan_cache_mode', 'force_generic_plan', false), set_config('enable_seqscan', 'off', false),
        set_config('enable_hashjoin', 'off', false), set_config('enable_mergejoin', 'off', false),
-       set_config('jit', 'off', false)
+       set_config('jit', 'off', false), set_config('tenuto.fake_now', '', false),
+       set_config('search_path', coalesce(%(path)s::text, current_setting('search_path')), false)
+
+-- own_path: where our names are looked for from then on: the schema that has our tables, or in which they will be made.
+-- What others make in a schema before it, or as temporary, must not stand in for it.
+SELECT quote_ident(coalesce((SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+                              WHERE c.oid = to_regclass('tenuto_meta')), current_schema())) || ', pg_temp'
+
+-- mark_session: a setting by which a session can be told.
+SELECT set_config('tenuto.session', %(mark)s, false)
+
+-- read_mark: whose session it is.
+SELECT current_setting('tenuto.session', true)
 
 -- only_read: for those who only look; the server refuses everything else.
 SELECT set_config('default_transaction_read_only', 'on', false)

@@ -12,6 +12,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import secrets
 import select
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
@@ -111,6 +112,7 @@ class Database:
         self.clock = clock
         self.read_only = read_only
         self.buffered_messages = BUFFERED_MESSAGES  # how many one run may have
+        self.path: str | None = None  # in which names are looked for: known from the first connection on
         self.shown = f"postgresql://{place.get('host', '')}/{place.get('dbname', '')}"
         self._room = asyncio.Semaphore(connections)
         self._idle: list[Wire] = []
@@ -136,13 +138,40 @@ class Database:
             connection.adapters.register_dumper(int, Int8BinaryDumper)
             postgres_arrays.register(connection)
             try:
-                await connection.execute(STATEMENTS["set_up"])
+                await connection.execute(STATEMENTS["set_up"], {"path": self.path})
+                if self.path is None:
+                    self.path = await self._own_path(connection)
+                    await connection.execute(STATEMENTS["set_up"], {"path": self.path})
                 if self.read_only:
                     await connection.execute(STATEMENTS["only_read"])
             except BaseException:
                 await connection.close()
                 raise
         return connection
+
+    async def _own_path(self, connection: Connection) -> str:
+        row = await (await connection.execute(STATEMENTS["own_path"])).fetchone()
+        if row is None or row[0] is None:
+            raise StoreRefusedError(f"{self.shown}: no schema of the search_path is there; create it, or name another")
+        return str(row[0])
+
+    async def require_sessions(self, first: Connection) -> None:
+        """Refuses a pooler that hands each statement to another session: settings, listening and locks need their own.
+
+        Two connections set the same thing and read it back: where they share sessions one finds what the other set,
+        whichever session it is given; where there are more sessions than that, one finds nothing.
+        """
+        async with await self.connect() as second:
+            marks = {first: secrets.token_hex(8), second: secrets.token_hex(8)}
+            for connection, mark in marks.items():
+                await connection.execute(STATEMENTS["mark_session"], {"mark": mark})
+            for connection in (first, first, second, second, first):
+                row = await (await connection.execute(STATEMENTS["read_mark"])).fetchone()
+                if row != (marks[connection],):
+                    raise StoreRefusedError(
+                        f"{self.shown} does not keep a session for each connection: a pooler that pools transactions"
+                        " is in between; have it pool sessions, or connect to the server itself"
+                    )
 
     async def _take(self) -> Wire:
         if not self._open:

@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
 from typing import Any, Final, LiteralString, TypeAlias
 
 import psycopg
@@ -70,8 +71,8 @@ class Wire:
     __slots__ = (
         "_answer",
         "_failure",
+        "_generation",
         "_loop",
-        "_made",
         "_pgconn",
         "_prepared",
         "_socket",
@@ -87,7 +88,7 @@ class Wire:
         self._loop = asyncio.get_running_loop()
         self._socket = -1  # the one that the event loop has an eye on
         self._prepared: dict[tuple[bytes, tuple[int, ...]], bytes] = {}
-        self._made = 0
+        self._generation = 0  # of what is prepared: the server may still know the names of the one before
         self._waiter: asyncio.Future[None] | None = None
         self._answer: list[PGresult] = []
         self._failure: psycopg.Error | None = None
@@ -107,6 +108,12 @@ class Wire:
     def forget(self) -> None:
         """Prepares everything anew: what was prepared is gone, or means something else by now."""
         self._prepared.clear()
+        self._generation += 1
+
+    def _name_of(self, text: bytes, types: tuple[int, ...]) -> bytes:
+        """Made of the text, so that no name means another statement, whoever has prepared it on this session."""
+        digest = sha256(b"%b %b" % (repr(types).encode(), text)).hexdigest()
+        return b"tenuto_%b_%d" % (digest[:32].encode(), self._generation)
 
     def rest(self) -> None:
         """Lets the event loop look away, so that others can use the connection, or close it."""
@@ -126,8 +133,7 @@ class Wire:
         name = self._prepared.get((statement.text, types))
         try:
             if name is None:
-                self._made += 1
-                name = b"tenuto_%d" % self._made
+                name = self._name_of(statement.text, types)
                 self._pgconn.send_prepare(name, statement.text, types)
                 await self._until_answered()
                 self._prepared[statement.text, types] = name

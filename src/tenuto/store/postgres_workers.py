@@ -81,7 +81,7 @@ class Heartbeat:
                 connect_timeout=self._database.connect_seconds,
                 fallback_application_name="tenuto",
             )
-            connection.execute(STATEMENTS["set_up"])
+            connection.execute(STATEMENTS["set_up"], {"path": self._database.path})
             self._connection = connection
         if self._database.clock is not None:
             self._connection.execute(STATEMENTS["set_clock"], {"now": self._database.clock()})

@@ -88,7 +88,7 @@ async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
 async def worker(store: PostgresStore, postgres_url: str) -> AsyncIterator[Server]:
     """A connection as the store has them, whose plans can be asked for."""
     async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as connection:
-        await connection.execute(STATEMENTS["set_up"])
+        await connection.execute(STATEMENTS["set_up"], {"path": None})
         yield connection
 
 
