@@ -5,9 +5,15 @@ const fs = require("fs");
 const path = require("path");
 const { execFile } = require("child_process");
 const vscode = require("vscode");
-const { LanguageClient, TransportKind } = require("vscode-languageclient/node");
+const { LanguageClient, TransportKind } = languageClient();
 
 let client;
+
+/** The client's library: one file in the package (`npm run package` makes it), the installed one while developing. */
+function languageClient() {
+  const bundled = path.join(__dirname, "dist", "languageclient.js");
+  return fs.existsSync(bundled) ? require(bundled) : require("vscode-languageclient/node");
+}
 
 /** The command that runs Tenuto: from the settings, from the workspace's virtual environment, or from the PATH. */
 function tenutoCommand() {

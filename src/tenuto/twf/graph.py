@@ -6,8 +6,8 @@ message, so that a run can be drawn on the picture. What leaves no entry has an 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, TypeAlias, assert_never
+from dataclasses import dataclass, replace
+from typing import Final, Literal, TypeAlias, assert_never
 
 from .ast import (
     ActivityTarget,
@@ -75,6 +75,7 @@ class Step:
     label: str
     detail: str
     line: int
+    full: str = ""  # the text in one piece, where label or detail had to be cut
 
     @property
     def leaves(self) -> bool:
@@ -100,6 +101,7 @@ class Fork:
     label: str
     arms: tuple[Arm, ...]
     line: int
+    full: str = ""  # as of a step
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,7 @@ class Loop:
     body: tuple[Shape, ...]
     line: int
     parallel: bool
+    full: str = ""  # as of a step
 
 
 Shape: TypeAlias = Step | Fork | Loop
@@ -142,6 +145,9 @@ def _draw_handler(file: File, handler: Handler) -> Drawing:
     body = _Builder(file.source).block(handler.body, _Scope(place))
     line = file.source.position(handler.start).line
     return Drawing(place, signature(handler), handler.kind, file.path, line, body, ())
+
+
+_FULL: Final = 2_000  # characters: more than that is a paste, and no tooltip
 
 
 class _Scope:
@@ -185,13 +191,25 @@ class _Builder:
     def block(self, body: tuple[Statement, ...], scope: _Scope) -> tuple[Shape, ...]:
         found: list[Shape] = []
         for statement in body:
-            shape = self.statement(statement, scope)
+            shape = self.whole(statement, scope)
             before = found[-1] if found else None
             if isinstance(shape, Step) and shape.kind == "set" and isinstance(before, Step) and before.kind == "set":
-                found[-1] = Step(before.id, "set", before.label, _joined(before.detail, shape.label), before.line)
+                full = f"{before.full or before.label}\n{shape.full or shape.label}"
+                detail = _joined(before.detail, shape.label)
+                found[-1] = Step(before.id, "set", before.label, detail, before.line, full)
             elif shape is not None:
                 found.append(shape)
         return tuple(found)
+
+    def whole(self, node: Statement, scope: _Scope) -> Shape | None:
+        """A statement, with its text in one piece where what is shown of it was cut."""
+        shape = self.statement(node, scope)
+        if shape is None or not any("…" in text for text in (shape.label, getattr(shape, "detail", ""))):
+            return shape
+        shown: Node | None = node
+        if isinstance(node, If | For | Switch):
+            shown = node.subject if isinstance(node, Switch) else node.condition if isinstance(node, If) else node.expr
+        return replace(shape, full=self.text(shown, _FULL))
 
     def statement(self, node: Statement, scope: _Scope) -> Shape | None:
         match node:
@@ -301,7 +319,7 @@ class _Builder:
             if isinstance(statement, For) and statement.mode == "each":
                 arms.append(Arm("", None, (self.loop(statement, inner, parallel=True),)))
             else:
-                shape = self.statement(statement, inner)
+                shape = self.whole(statement, inner)
                 arms.append(Arm("", None, (shape,) if shape is not None else ()))
         return Fork(place, "all", "all of these", tuple(arms), self.line(node))
 
@@ -318,6 +336,8 @@ class _Builder:
         if isinstance(case.target, AllTarget):
             return Arm("", None, (self.together(case, case.target.body, scope),))
         step = self.target(case.target, case.result, scope, case)
+        if "…" in step.detail or "…" in step.label:
+            step = replace(step, full=self.text(case.target, _FULL))
         return Arm("", step, self.block(case.body or (), _Scope(scope.below("case"))))
 
 

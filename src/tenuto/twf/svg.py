@@ -170,7 +170,7 @@ def _step(step: Step) -> Box:
     height = 64.0 if step.detail else 46.0
 
     def paint(canvas: Canvas, x: float, y: float) -> None:
-        canvas.open_card(step.kind, step.id, f"{step.id}, line {step.line}")
+        canvas.open_card(step.kind, step.id, _tip(f"{step.id}, line {step.line}", step.full))
         canvas.rect(x, y, width, height, 9, "face")
         canvas.rect(x + 9, y + 10, 4, height - 20, 2, "bar")
         canvas.text(x + 22, y + 19, caption, "caption")
@@ -182,15 +182,21 @@ def _step(step: Step) -> Box:
     return Box(width, height, width / 2, True, paint)
 
 
+def _tip(place: str, full: str) -> str:
+    """What pointing at a card shows: where it is, and its text where that had to be cut."""
+    return f"{full}\n{place}" if full else place
+
+
 def _note(step: Step) -> Box:
     lines = [step.label, *step.detail.split("\n")] if step.detail else [step.label]
+    full = step.full if len(lines) > 5 or any("…" in line for line in lines) else ""
     if len(lines) > 5:
         lines = [*lines[:4], f"… {len(lines) - 4} more"]
     width = max(90.0, max(text_width(line, 11) for line in lines) + 26)
     height = 14.0 + 16 * len(lines)
 
     def paint(canvas: Canvas, x: float, y: float) -> None:
-        canvas.open_card("set", step.id, f"line {step.line}")
+        canvas.open_card("set", step.id, _tip(f"line {step.line}", full))
         canvas.rect(x, y, width, height, 6, "face")
         for number, line in enumerate(lines):
             canvas.text(x + 13, y + 19 + 16 * number, line, "code")
@@ -204,7 +210,7 @@ def _exit(step: Step) -> Box:
     height = 48.0 if step.detail else 32.0
 
     def paint(canvas: Canvas, x: float, y: float) -> None:
-        canvas.open_card(f"end {step.kind}", step.id, f"line {step.line}")
+        canvas.open_card(f"end {step.kind}", step.id, _tip(f"line {step.line}", step.full))
         canvas.rect(x, y, width, height, height / 2, "face")
         canvas.text(x + width / 2, y + 21, step.label, "label", middle=True)
         if step.detail:
@@ -261,7 +267,7 @@ def _choice(fork: Fork) -> Box:
     height = 34 + _DROP + inner + (_MERGE if falls else 0)
 
     def paint(canvas: Canvas, x: float, y: float) -> None:
-        canvas.open_card(fork.kind, fork.id, f"line {fork.line}")
+        canvas.open_card(fork.kind, fork.id, _tip(f"line {fork.line}", fork.full))
         canvas.hexagon(x + axis - head / 2, y, head, 34)
         canvas.text(x + axis, y + 21, fork.label, "label", middle=True)
         canvas.close_card()
@@ -321,7 +327,7 @@ def _loop(loop: Loop) -> Box:
     def paint(canvas: Canvas, x: float, y: float) -> None:
         canvas.area(x, y, width, height, "loop")
         top = y + _PAD - 4
-        canvas.open_card("loop", loop.id, f"{loop.id}, line {loop.line}")
+        canvas.open_card("loop", loop.id, _tip(f"{loop.id}, line {loop.line}", loop.full))
         canvas.rect(x + axis - head / 2, top, head, 26, 13, "face")
         canvas.text(x + axis, top + 17, label, "code", middle=True)
         canvas.close_card()

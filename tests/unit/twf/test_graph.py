@@ -11,9 +11,12 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tenuto.twf.ast import Workflow
 from tenuto.twf.diagrams import dependencies_mermaid, draw
+from tenuto.twf.graph import draw_workflow
 from tenuto.twf.program import load
 from tenuto.twf.source import Source
+from tenuto.twf.svg import drawings_svg
 from tenuto.twf.symbols import dependencies
 
 SHIP = """\
@@ -182,3 +185,20 @@ def test_dependencies_keep_remote_and_undefined_names_apart() -> None:
         ("activity:Nope", "undefined", None),
     ]
     assert dependencies_mermaid(found).count("-.->") == 2
+
+
+def test_what_had_to_be_cut_is_whole_where_one_points_at_it() -> None:
+    long = "a" * 60
+    text = (
+        f"workflow W(x: int):\n    {long} = x + 1\n    activity Pack({long}, x)\n    if ({long} > 1):\n        x = 2\n"
+        f"    for ({long} < 9):\n        activity Pack(x, x)\n    await one:\n        activity Pack({long}, {long}):\n"
+        f"            close {long}\n\nactivity Pack(a: int, b: int):\n    # bound\n"
+    )
+    (file,) = load([Source("a.twf", text)]).files
+    workflow = file.definitions[0]
+    assert isinstance(workflow, Workflow)
+    picture = drawings_svg([draw_workflow(file, workflow)])
+    tips = re.findall(r"<title>(.*?)</title>", picture, re.DOTALL)
+    assert sum(long in tip for tip in tips) == 6
+    assert not any("…" in tip for tip in tips)
+    assert all(re.search(r"line \d+$", tip) for tip in tips if long in tip)

@@ -216,11 +216,14 @@ activity Send(to: string):
 
 
 @pytest.mark.parametrize(("name", "why"), [("close", "keyword"), ("order", "already"), ("2x", "not a name")])
-async def test_rename_is_refused_for_keywords_and_taken_names(editor: Editor, name: str, why: str) -> None:
+async def test_rename_is_refused_for_keywords_and_taken_names(
+    editor: Editor, name: str, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
     editor.open("orders.twf", ORDERS)
     params = types.RenameParams(editor.document("orders.twf"), types.Position(4, 5), name)
     with pytest.raises(JsonRpcException, match=why):
         await editor.client.text_document_rename_async(params)
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == []  # it is no failure of ours
 
 
 async def test_rename_is_refused_while_a_file_with_the_name_does_not_parse(editor: Editor) -> None:

@@ -93,3 +93,38 @@ def test_snippets_are_programs_once_their_places_are_filled() -> None:
             filled = "workflow W():\n" + "\n".join(f"    {line}" for line in filled.split("\n"))
         codes = {found.code for found in load([Source("a.twf", filled)]).diagnostics}
         assert not codes & {"TWF120", "TWF121", "TWF125", "TWF133"}, filled
+
+
+HEADER = "workflow W(order: Order, xs: list[Item]) -> (Receipt, int):"
+
+
+def test_the_grammar_colours_parameters_and_types_of_a_header_apart() -> None:
+    grammar = read("syntaxes/twf.tmLanguage.json")["repository"]
+    definition = grammar["definition"]
+    begun = re.match(definition["begin"], HEADER)
+    assert begun is not None
+    parameter, kind = (entry for entry in grammar["signature"]["patterns"] if "match" in entry)
+    found: list[tuple[str, str]] = []
+    at = begun.end()
+    while re.compile(definition["end"]).match(HEADER, at) is None:
+        named = re.compile(parameter["match"]).match(HEADER, at)
+        typed = re.compile(kind["match"]).match(HEADER, at)
+        if named is not None:
+            found.append((named[1], parameter["captures"]["1"]["name"]))
+        elif typed is not None:
+            found.append((typed[0], kind["name"]))
+        at = max(at + 1, *(match.end() for match in (named or typed,) if match is not None), at + 1)
+    assert [word for word, scope in found if scope == "variable.parameter.twf"] == ["order", "xs"]
+    assert [word for word, scope in found if scope == "entity.name.type.twf"] == [
+        *("Order", "list", "Item", "Receipt", "int")
+    ]
+
+
+def test_the_extension_is_packaged_with_its_licence_and_picture_and_as_one_file() -> None:
+    package = read("package.json")
+    assert (EXTENSION / "LICENSE").read_text(encoding="utf-8") == (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert (EXTENSION / package["icon"]).read_bytes().startswith(b"\x89PNG")
+    assert "--bundle" in package["scripts"]["vscode:prepublish"]
+    ignored = (EXTENSION / ".vscodeignore").read_text(encoding="utf-8").split()
+    assert "node_modules/" in ignored
+    assert "dist/" not in ignored

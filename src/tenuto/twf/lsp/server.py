@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
@@ -131,7 +132,19 @@ class TwfServer(LanguageServer):
         )
 
 
+class _Refusals(logging.Filter):
+    """Keeps a refused rename, which the editor shows, from being logged as a failure of the server."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        return not isinstance(getattr(error, "__cause__", None), RenameRefused)
+
+
+_refusals = _Refusals()
+
+
 def create_server() -> TwfServer:
+    logging.getLogger("pygls.protocol.json_rpc").addFilter(_refusals)
     server = TwfServer()
     _add_lifecycle(server)
     _add_navigation(server)
