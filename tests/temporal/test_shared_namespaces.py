@@ -158,3 +158,23 @@ async def test_delete_takes_closed_runs_of_ours_only(
     assert asked == [(name, ended)] * 2  # not the one that was started anew under its id
     await anew.signal("x", 2)
     assert await anew.result(timeout=LIMIT) == 2
+
+
+async def test_words_for_several_statuses_and_the_last_part_of_a_name_find_runs(temporal_stage: Stage) -> None:
+    from tenuto.model.ids import short_name
+    from tenuto.store.port import RunFilter
+
+    stage = temporal_stage
+    ended, waiting = await stage.start(waits_for_x), await stage.start(waits_for_x)
+    await ended.signal("x", 1)
+    assert await ended.result(timeout=LIMIT) == 1
+    await until_listed(stage, ended.id, status="closed")
+    await until_listed(stage, waiting.id, status="open")
+    assert await listed(stage, status="closed") == [ended.id]
+    assert await listed(stage, status="open") == [waiting.id]
+    assert await listed(stage, status="stuck") == []
+    with pytest.raises(ValueError, match="nope"):
+        await listed(stage, status="nope")
+    by_name = await stage.app.engine.runs(RunFilter(name=short_name(waits_for_x.id)))
+    assert {summary.id for summary in by_name} == {ended.id, waiting.id}
+    assert await stage.app.engine.runs(RunFilter(name="x")) == []

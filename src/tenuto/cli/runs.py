@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
@@ -25,7 +24,6 @@ STATUSES = (
     *("scheduled", "pending", "running", "suspended", "paused", "parked"),
     *("completed", "failed", "cancelled", "terminated", "open", "closed", "stuck"),
 )
-MOST = 10_000  # runs of a cluster that are looked at for those that fit
 STUCK = StuckError.code
 Look: TypeAlias = Callable[[Tenuto], Awaitable[tuple[list[RunSummary], datetime]]]
 
@@ -62,27 +60,13 @@ def command(
         now = point(await app.store.now()) if place.is_native else datetime.now(UTC)
         after = None if since is None else moment(now - timedelta(milliseconds=milliseconds(since)))
         which = RunFilter(status, None, after, wanted, limit, name=workflow)
-        return await (app.engine.runs(which) if place.is_native else _on_cluster(app, which)), now
+        return await app.engine.runs(which), now
 
     async def work() -> None:
         async with place.reading() as app:
             await (_watch(app, look, as_json, place.is_native) if watch else _once(app, look, as_json))
 
     finish(work, place)
-
-
-async def _on_cluster(app: Tenuto, which: RunFilter) -> list[RunSummary]:
-    """The same on a cluster, whose lists know one status and whole names only."""
-    found: list[RunSummary] = []
-    for status in which.statuses or (None,):
-        found += await app.engine.runs(replace(which, status=status, name=None, limit=MOST))
-    fitting = [
-        run
-        for run in found
-        if which.name in (None, run.workflow, short_name(run.workflow))
-        and (which.status != "stuck" or shown_status(run) == "stuck")
-    ]
-    return sorted(fitting, key=lambda run: run.created_at, reverse=True)[: which.limit]
 
 
 def shown_status(run: RunSummary) -> str:

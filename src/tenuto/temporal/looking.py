@@ -32,7 +32,8 @@ from tenuto.host.summaries import RunSummary
 from tenuto.host.watching import RunEvent
 from tenuto.kernel.records import Rows
 from tenuto.model.definitions import Workflow
-from tenuto.store.port import CLOSED, RunFilter
+from tenuto.model.ids import short_name
+from tenuto.store.port import CLOSED, STUCK, RunFilter
 from tenuto.temporal.connection import Connection
 from tenuto.temporal.live import MEMO_RUN_NO, ROWS
 from tenuto.temporal.names import id_of
@@ -44,7 +45,7 @@ __all__ = ["MEMO_ATTRIBUTES", "Found", "Looking", "status_of"]
 MEMO_ATTRIBUTES: Final = "tenuto_attributes"
 AT_ONCE: Final = 20  # runs that are looked at together
 TOLD_BY_THE_RUN: Final = frozenset({"running", "suspended", "parked", "pending", "scheduled"})
-NEVER: Final = frozenset({"paused"})  # no run of a cluster is
+NEVER: Final = frozenset({"paused", STUCK})  # no run of a cluster is
 _ENDS: Final = {
     WorkflowExecutionStatus.COMPLETED: "completed",
     WorkflowExecutionStatus.FAILED: "failed",
@@ -130,11 +131,11 @@ class Looking:
         """The app's own runs that fit, newest first. A list tells open from closed: `decide` what it does not tell."""
         left = which.limit
         async for batch in self._listed(which):
-            found = [item for item in batch if which.attributes.items() <= item.summary.attributes.items()]
+            found = [item for item in batch if _fits(which, item.summary)]
             if decide or which.status in TOLD_BY_THE_RUN:
                 found = await asyncio.gather(*map(self._decided, found))
             for item in found:
-                if which.status is None or item.summary.status == which.status:
+                if which.statuses is None or item.summary.status in which.statuses:
                     yield item
                     left -= 1
                     if not left:
@@ -311,11 +312,19 @@ def _starts_later(description: WorkflowExecutionDescription) -> bool:
     return description.execution_time is not None and description.execution_time > datetime.now(UTC)
 
 
+def _fits(which: RunFilter, summary: RunSummary) -> bool:
+    """True if a run fits what the cluster's list cannot be asked for."""
+    named = which.name in (None, summary.workflow, short_name(summary.workflow))
+    return named and which.attributes.items() <= summary.attributes.items()
+
+
 def _list_query(which: RunFilter) -> str:
     """The filter in the language of Temporal's lists. Text is quoted by doubling its quotes."""
     parts: list[str] = []
     if which.status == "failed":  # a run has no timeout of the server's, unless somebody else started it with one
         parts.append("ExecutionStatus IN ('Failed', 'TimedOut')")
+    elif which.status == "closed":
+        parts.append("ExecutionStatus != 'Running'")
     elif which.status is not None:
         parts.append(f"ExecutionStatus = '{_QUERIES.get(which.status, 'Running')}'")
     if which.target is not None:
