@@ -9,6 +9,7 @@ from typing import cast
 
 import click
 
+from tenuto.directives.ahead import write_caches
 from tenuto.directives.errors import describe, to_json
 from tenuto.directives.manifest import dump
 from tenuto.directives.project import CompiledFile, compile_paths, has_errors, manifest_of, read_file
@@ -31,6 +32,7 @@ FILES = click.Path(exists=True, path_type=Path)
         "Write all three outputs of every file, and manifest.json, below this folder. For reading; nothing loads them."
     ),
 )
+@click.option("--cache", is_flag=True, help="Write what importing these files needs, where an import would put it.")
 @click.option("--root", type=click.Path(exists=True, file_okay=False), help="The folder that ids are relative to.")
 @click.option("--strict", is_flag=True, help="Also report what is allowed but not recommended (DIR3xx).")
 @click.option("--json", "as_json", is_flag=True, help="Findings, manifest and output as one JSON document.")
@@ -39,6 +41,7 @@ def command(
     mode: str,
     check: bool,
     out: Path | None,
+    cache: bool,
     root: str | None,
     strict: bool,
     as_json: bool,
@@ -52,6 +55,10 @@ def command(
     tenuto compile shop/orders.py --mode workflow
     tenuto compile src --check
     tenuto compile src --out build/directives
+    tenuto compile src --cache
+
+    --cache is for images that run with PYTHONDONTWRITEBYTECODE or on a read-only file system: without it every
+    process there compiles every marked file again.
 
     Exit code 0: no errors. 1: some file has an error. 2: the command line is wrong.
     """
@@ -59,18 +66,20 @@ def command(
     chosen = cast("Mode", mode)
     if out is not None:
         files = _write_all(paths, out, strict=strict)
-    elif check or any(path.is_dir() for path in paths) or len(paths) > 1:
-        if not check:
-            raise click.UsageError("one FILE at a time; for folders say --check or --out DIR")
+    elif check or cache or any(path.is_dir() for path in paths) or len(paths) > 1:
+        if not check and not cache:
+            raise click.UsageError("one FILE at a time; for folders say --check, --out DIR or --cache")
         files = list(compile_paths(paths, chosen, strict=strict))
+        if cache:
+            _write_caches(files, chosen)
     else:
         files = [read_file(path, chosen, strict=strict) for path in paths]
     if as_json:
-        _print_json(files, with_code=not check and out is None)
+        _print_json(files, with_code=not check and not cache and out is None)
     else:
         for finding in (finding for file in files for finding in file.findings):
             click.echo(describe(finding), err=True)
-        if not check and out is None:
+        if not check and not cache and out is None:
             click.echo(_text(files[0]), nl=False)
     sys.exit(1 if has_errors(files) else 0)
 
@@ -91,6 +100,14 @@ def _print_json(files: list[CompiledFile], *, with_code: bool) -> None:
     if with_code:
         data["code"] = _text(files[0])
     click.echo(json.dumps(data, indent=2))
+
+
+def _write_caches(files: list[CompiledFile], mode: Mode) -> None:
+    if mode == "workflow":
+        raise click.UsageError("modules are imported in mode step or client; what workflows need goes along")
+    failed = write_caches((file.file for file in files if not has_errors([file]) and file.result.is_changed), mode)
+    if failed:
+        raise click.ClickException(f"cannot write beside {failed[0]}, and {len(failed) - 1} others")
 
 
 def _write_all(paths: tuple[Path, ...], out: Path, *, strict: bool) -> list[CompiledFile]:

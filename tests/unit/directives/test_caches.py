@@ -12,7 +12,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from tenuto.cli import main
 from tenuto.directives import caches, importer, install, stamps
 from tenuto.directives.caches import read_cache
 from tenuto.directives.importer import DirectiveFinder
@@ -198,6 +200,34 @@ def test_a_cache_that_was_renamed_with_its_source_is_made_again(imports: Any, se
     assert moved.w.id == "workflow//n.py//w"
     assert moved.w.fn.__code__.co_filename == str(root / "n.py")
     assert made.compiled == [str(root / "n.py")] * 2
+
+
+def test_what_was_compiled_ahead_is_not_compiled_again_where_nothing_is_written(
+    imports: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = imports(STEP + FLOW)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    assert made.again().w.fn is not None
+    assert len(made.compiled) == 2  # every process does that: once for the module, once for its view
+    assert not (made.root / "__pycache__").exists()
+    result = CliRunner().invoke(main, ["compile", str(made.root), "--cache"])
+    assert (result.exit_code, result.output) == (0, "")
+    assert sys.dont_write_bytecode
+    assert made.again().w.fn is not None
+    assert made.compiled == []
+    (made.root / "m.py").write_text(STEP + FLOW.replace("1", "2"))
+    assert made.again().w.fn is not None
+    assert len(made.compiled) == 2
+
+
+def test_compiling_ahead_says_what_is_wrong_and_writes_the_rest(project: Any) -> None:
+    root = project({"good.py": STEP, "bad.py": 'def w():\n    "use workflow"\n', "plain.py": "x = 1\n"})
+    result = CliRunner().invoke(main, ["compile", str(root), "--cache"])
+    assert result.exit_code == 1
+    assert "DIR101" in result.output
+    kept = {file.name.partition(".")[0] for file in (root / "__pycache__").glob("*tenuto*.pyc")}
+    assert kept == {"good"}
+    assert CliRunner().invoke(main, ["compile", str(root), "--cache", "--mode", "workflow"]).exit_code == 2
 
 
 def test_who_may_not_read_a_source_may_not_read_it_in_its_cache(imports: Any) -> None:
