@@ -165,7 +165,7 @@ def _message(error: BaseException) -> str:
 
 def _cut(text: str, limit: int) -> str:
     """The beginning of a text, as much as fits; a lone surrogate becomes a question mark."""
-    encoded = text.encode(errors="replace")
+    encoded = text[: limit + 1].encode(errors="replace")  # a character takes a byte or more: the rest is not copied
     if len(encoded) <= limit:
         return encoded.decode()
     return encoded[: limit - 3].decode(errors="ignore") + "…"
@@ -173,7 +173,7 @@ def _cut(text: str, limit: int) -> str:
 
 def _cut_front(text: str, limit: int) -> str:
     """The end of a text, where a traceback says most."""
-    encoded = text.encode(errors="replace")
+    encoded = text[-limit - 1 :].encode(errors="replace")
     if len(encoded) <= limit:
         return encoded.decode()
     return "…" + encoded[3 - limit :].decode(errors="ignore")

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from tenuto.codec import tags, texts
 from tenuto.codec.classes import find_class, find_definition, hooks_of
+from tenuto.codec.crowds import MOST, Crowd
 from tenuto.codec.exceptions import read_exception
 from tenuto.codec.objects import IMPORT_IT, REGISTER_IT, build, form_of, is_listed, read_enum, registered_class
 from tenuto.codec.refusal import Refused, is_dict, is_list, key_part
@@ -145,6 +146,7 @@ def _read_map(data: bytes, at: int, room: int) -> tuple[dict[Any, Any], int]:
     count, at = _count(data, at, room)
     items: dict[Any, Any] = {}
     key: Any = None
+    crowd = Crowd() if count > MOST else None
     try:
         for _ in range(count):
             first = data[at]
@@ -153,7 +155,7 @@ def _read_map(data: bytes, at: int, room: int) -> tuple[dict[Any, Any], int]:
                 known = key in items
             else:
                 key, at = _READERS[first >> 5](data, at, room - 1)
-                known = _in(key, items)
+                known = _in(key, items, crowd)
             if known:
                 _refuse("a key is there twice")
             items[key], at = _item(data, at, room - 1)
@@ -163,10 +165,14 @@ def _read_map(data: bytes, at: int, room: int) -> tuple[dict[Any, Any], int]:
     return items, at
 
 
-def _in(key: Any, items: dict[Any, Any] | set[Any]) -> bool:
+def _in(key: Any, items: dict[Any, Any] | set[Any], crowd: Crowd | None) -> bool:
     try:
         hash(key)  # a set looks for a set inside it by a trick that does without
+        if crowd is not None:
+            crowd.add(key)
         return key in items
+    except Refused:
+        raise
     except BaseException as error:  # a stored object's own `__hash__` or `__eq__`: it may raise anything
         if is_imposed(error):
             raise
@@ -226,6 +232,35 @@ def _level(make: Callable[[Any], Any]) -> _Read:
         return make(content), at
 
     return read_level
+
+
+def _read_set(data: bytes, at: int, room: int) -> tuple[set[Any], int]:
+    if data[at] >> 5 != 4:
+        _refuse("a set is not an array")
+    count, at = _count(data, at, room)
+    members: set[Any] = set()
+    crowd = Crowd() if count > MOST else None
+    before = b""
+    try:
+        for _ in range(count):
+            start = at
+            member, at = _item(data, at, room - 1)
+            if _in(member, members, crowd):
+                _refuse("a member of a set is there twice")
+            encoded = data[start:at]
+            if encoded < before:
+                _refuse("the members of a set are not in the order of their bytes")
+            members.add(member)
+            before = encoded
+    except Refused as refused:
+        refused.parts.append(f"[{len(members)}]")
+        raise
+    return members, at
+
+
+def _read_frozenset(data: bytes, at: int, room: int) -> tuple[frozenset[Any], int]:
+    members, at = _read_set(data, at, room)
+    return frozenset(members), at
 
 
 def _read_object(data: bytes, at: int, room: int) -> tuple[Any, int]:
@@ -306,19 +341,6 @@ def _make_tuple(content: Any) -> tuple[Any, ...]:
     return tuple(_list(content, "a tuple"))
 
 
-def _make_set(content: Any) -> set[Any]:
-    members: set[Any] = set()
-    for member in _list(content, "a set"):
-        if _in(member, members):
-            _refuse("a member of a set is there twice")
-        members.add(member)
-    return members
-
-
-def _make_frozenset(content: Any) -> frozenset[Any]:
-    return frozenset(_make_set(content))
-
-
 def _make_uuid(content: Any) -> UUID:
     if type(content) is not bytes or len(content) != 16:
         _refuse("a UUID is not 16 bytes")
@@ -351,11 +373,11 @@ _TAGS: Final[dict[int, _Read]] = {
     tags.BIG_POSITIVE: _leaf(_make_big_positive),
     tags.BIG_NEGATIVE: _leaf(_make_big_negative),
     tags.UUID: _leaf(_make_uuid),
-    tags.SET: _level(_make_set),
+    tags.SET: _read_set,
     tags.TIMEDELTA: _leaf(texts.read_timedelta),
     tags.DATE: _leaf(texts.read_date),
     tags.TUPLE: _level(_make_tuple),
-    tags.FROZENSET: _level(_make_frozenset),
+    tags.FROZENSET: _read_frozenset,
     tags.ENUM: _leaf(_make_enum),
     tags.OBJECT: _read_object,
     tags.EXCEPTION: _level(read_exception),

@@ -13,11 +13,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import IO, Any, Final, cast
 
 import cbor2
 
 from tenuto.codec import tags
+from tenuto.codec.crowds import MOST, crowd_of
 from tenuto.codec.frames import GIVE_IT, described
 from tenuto.codec.limits import DEFAULT_LIMITS, IN_FORCE, ValueLimits
 from tenuto.codec.reading import read
@@ -50,6 +51,10 @@ _OF_CLASSES: Final = re.compile(
 )
 # Below this size our own reader is faster than cbor2 and the check of what it gave.
 _SHORT_CUT_BYTES: Final = 128
+# Above it maps with other keys than texts are read by our own reader: it counts equal hashes before it builds them.
+_FEW_BYTES: Final = 4096
+# Containers with more members are written piece by piece, which costs as much as some hundred of them.
+_STREAMED: Final = 512
 
 
 def dump(value: Any, limits: ValueLimits | None = None) -> bytes:
@@ -58,9 +63,9 @@ def dump(value: Any, limits: ValueLimits | None = None) -> bytes:
         limits = IN_FORCE.get()
     try:
         if type(value) in SCALARS:
-            data = _scalar(value)
+            data = _scalar(value, limits.size)
         elif type(value) in _CONTAINERS and len(value) > _SMALL and _is_plain(value, limits.size, limits.depth):
-            data = cbor2.dumps(value)
+            data = cbor2.dumps(value) if len(value) <= _STREAMED else _Bounded(limits.size).dump(value)
         else:
             data = _write(value, limits)
     except UnicodeEncodeError:
@@ -70,21 +75,54 @@ def dump(value: Any, limits: ValueLimits | None = None) -> bytes:
     return data
 
 
-def _scalar(value: Any) -> bytes:
-    """The bytes of an exact plain value. The shortest ones are at hand: calling cbor2 takes three times as long."""
+class _Bounded:
+    """Where cbor2 writes a large container to, piece by piece: too much is refused before all of it is copied."""
+
+    __slots__ = ("_left", "_parts", "_size")
+
+    def __init__(self, size: int) -> None:
+        self._parts: list[bytes] = []
+        self._size = self._left = size
+
+    def dump(self, value: Any) -> bytes:
+        cbor2.dump(value, cast("IO[bytes]", self))
+        return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+
+    def writable(self) -> bool:
+        return True
+
+    def flush(self) -> None:
+        pass
+
+    def write(self, data: bytes) -> int:
+        self._left -= len(data)
+        if self._left < 0:
+            raise LimitError("encoded value", self._size, self._size - self._left)
+        self._parts.append(data)
+        return len(data)
+
+
+def _scalar(value: Any, size: int) -> bytes:
+    """The bytes of an exact plain value. The shortest ones are at hand: calling cbor2 takes three times as long.
+
+    What is larger than `size` is refused before it is copied.
+    """
     if type(value) is int:
         if 0 <= value < _AT_HAND:
             return _NUMBERS[value]
     elif type(value) is str and len(value) < _HEADED and value.isascii():
         return _TEXTS[len(value)] + value.encode()
+    elif (type(value) is str or type(value) is bytes) and len(value) > size:
+        raise LimitError("encoded value", size, len(value))
     return cbor2.dumps(value)
 
 
 def dump_plain_call(names: Sequence[bytes], values: Sequence[Any]) -> bytes:
     """The bytes of a call with these arguments, all by name: few, and scalars. The names are encoded already."""
     parts = [_NAMED_CALLS[len(values)]]
+    size = IN_FORCE.get().size
     for name, value in zip(names, values, strict=False):
-        parts += (name, _scalar(value))
+        parts += (name, _scalar(value, size))
     return b"".join(parts)
 
 
@@ -97,14 +135,15 @@ def dump_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
         and SCALARS.issuperset(map(type, kwargs.values()))
     ):
         # Put together by hand: for containers cbor2 looks whether they contain themselves.
+        most = IN_FORCE.get().size
         try:
-            parts = [_PAIR, _ARRAYS[len(args)], *map(cbor2.dumps, args), _MAPS[len(kwargs)]]
+            parts = [_PAIR, _ARRAYS[len(args)], *[_scalar(value, most) for value in args], _MAPS[len(kwargs)]]
             for name, value in kwargs.items():
-                parts += (_name(name), cbor2.dumps(value))
+                parts += (_name(name), _scalar(value, most))
             data = b"".join(parts)
         except UnicodeEncodeError:
             data = b""  # said below, with the place
-        if data and len(data) <= IN_FORCE.get().size:
+        if data and len(data) <= most:
             return data
     return dump([list(args), dict(kwargs)])
 
@@ -175,7 +214,7 @@ def _is_plain(value: Any, items: int, depth: int) -> bool:
         for container in level:
             members: Collection[Any] = container
             if is_dict(container):
-                if not SCALARS.issuperset(map(type, members)):
+                if not SCALARS.issuperset(map(type, members)) or (len(container) > MOST and crowd_of(container)):
                     return False
                 members = container.values()
             elif type(container) is not list:
@@ -216,6 +255,7 @@ def _load_plain(data: bytes, limits: ValueLimits) -> Any:
             max_depth=limits.depth,
             allow_indefinite=False,
             allow_duplicate_keys=False,
+            strict_hashable_types=len(data) > _FEW_BYTES,
         )
         plain = type(value) in SCALARS or _is_plain(value, len(data), limits.depth)
         return value if plain and cbor2.dumps(value) == data else _NOT_PLAIN

@@ -9,7 +9,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -22,6 +22,7 @@ import cbor2
 
 from tenuto.codec import tags, texts
 from tenuto.codec.classes import Hooks, definition_of, hooks_of
+from tenuto.codec.crowds import MOST, WHAT, crowd_of
 from tenuto.codec.exceptions import write_exception
 from tenuto.codec.limits import ValueLimits
 from tenuto.codec.objects import Form, check_findable, form_of, is_listed, type_name
@@ -29,9 +30,10 @@ from tenuto.codec.refusal import Refused, key_part
 from tenuto.errors import LimitError
 from tenuto.kernel.interrupts import is_imposed
 
-__all__ = ["SCALARS", "Writer"]
+__all__ = ["SCALARS", "SIZED", "Writer", "size_of"]
 
 SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
+SIZED: Final = frozenset({str, bytes})
 _MANY: Final = 16  # so many scalars are worth a call of cbor2
 
 _ARRAY: Final = 4
@@ -96,6 +98,8 @@ class Writer:
 
     def scalar(self, value: float | str | bytes | None) -> None:
         """Append a number, text, bytes, None or bool."""
+        if (type(value) is str or type(value) is bytes) and len(value) > self._limits.size - len(self.out):
+            raise LimitError("encoded value", self._limits.size, len(self.out) + len(value))  # before it is copied
         try:
             self.out += cbor2.dumps(value)
         except UnicodeEncodeError:
@@ -106,6 +110,7 @@ class Writer:
         held = tuple(items)  # user code may run below and must not change what the count has promised
         self.enter()
         if len(held) > _MANY and SCALARS.issuperset(map(type, held)):
+            self._check_room(held)
             with suppress(UnicodeEncodeError):  # then below, where the item is named
                 self.out += cbor2.dumps(held)
                 self.leave()
@@ -121,9 +126,17 @@ class Writer:
             raise
         self.leave()
 
+    def _check_room(self, scalars: Collection[Any]) -> None:
+        """Whether texts and bytes would be too much, before they are copied."""
+        size = len(self.out) + size_of(scalars, set(map(type, scalars)))
+        if size > self._limits.size:
+            raise LimitError("encoded value", self._limits.size, size)
+
     def map(self, items: Iterable[tuple[Any, Any]]) -> None:
         """Append keys and values, as one level."""
         held = tuple(items)
+        if len(held) > MOST:
+            _check_crowd([key for key, _ in held])
         self.enter()
         self.head(_MAP, len(held))
         key: Any = None
@@ -149,9 +162,9 @@ class Writer:
             raise LimitError("nesting of a value", self._limits.depth, self._levels)
         self.check_size()
 
-    def check_size(self) -> None:
-        if len(self.out) > self._limits.size:
-            raise LimitError("encoded value", self._limits.size, len(self.out))
+    def check_size(self, more: int = 0) -> None:
+        if len(self.out) + more > self._limits.size:
+            raise LimitError("encoded value", self._limits.size, len(self.out) + more)
 
     def leave(self) -> None:
         """One level up."""
@@ -175,11 +188,28 @@ def _write_frozenset(writer: Writer, value: frozenset[Any]) -> None:
     _write_members(writer, tags.FROZENSET, value)
 
 
-def _write_members(writer: Writer, tag: int, members: Iterable[Any]) -> None:
+def _check_crowd(keys: Collection[Any]) -> None:
+    if crowd := crowd_of(keys):
+        raise LimitError(WHAT, MOST, crowd)
+
+
+def size_of(scalars: Collection[Any], kinds: set[type]) -> int:
+    """At least so many bytes will the texts and bytes among these take; `kinds` are the types there are."""
+    return sum(map(len, scalars)) if kinds <= SIZED else sum([len(one) for one in scalars if type(one) in SIZED])
+
+
+def _write_members(writer: Writer, tag: int, members: Collection[Any]) -> None:
     # Sorted by bytes: the order of a set depends on the process, its bytes in history must not.
+    _check_crowd(members)
     writer.enter()
+    encoded: list[bytes] = []
+    size = 0
     try:
-        encoded = sorted([writer.apart(member) for member in members])
+        for member in members:
+            encoded.append(writer.apart(member))
+            size += len(encoded[-1])
+            writer.check_size(size)
+        encoded.sort()
     except Refused as refused:
         refused.parts.append("{}")
         raise
@@ -221,6 +251,7 @@ def _write_uuid(writer: Writer, value: UUID) -> None:
 
 
 def _write_bytearray(writer: Writer, value: bytearray) -> None:
+    writer.check_size(len(value))
     writer.scalar(bytes(value))
 
 
