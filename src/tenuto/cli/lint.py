@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
+from tenuto.directives.annotations import annotation_findings
 from tenuto.directives.doubts import file_doubts
 from tenuto.directives.errors import Finding, describe, to_json
-from tenuto.directives.project import compile_paths
+from tenuto.directives.project import CompiledFile, compile_paths
 from tenuto.model import ids
 
 __all__ = ["command"]
@@ -28,7 +30,8 @@ def command(paths: tuple[Path, ...], root: str | None, strict: bool, select: tup
     Looks at workflows and the functions of the same file that they call, however they are marked: I/O and blocking
     calls, threads, iteration over sets, secrets and settings of the machine, steps that are never awaited, and
     methods that read the real clock. Clocks and randomness in a workflow itself are fine: the run has its own.
-    Follows workflows into other files of the project to see whether the names of their operations can be listed.
+    Follows workflows into other files of the project to see whether the names of their operations can be listed,
+    and names annotations of steps and workflows whose values no store takes.
 
     \b
     tenuto lint src
@@ -40,7 +43,7 @@ def command(paths: tuple[Path, ...], root: str | None, strict: bool, select: tup
     """
     ids.use_root(root)
     files = list(compile_paths(paths or (Path(),), strict=strict))
-    reported = [finding for file in files for finding in (*file.findings, *file_doubts(file.file))]
+    reported = [finding for file in files for finding in (*_of_file(file), *file_doubts(file.file))]
     findings = [finding for finding in dict.fromkeys(reported) if _is_selected(finding, select)]
     if as_json:
         click.echo(json.dumps([to_json(finding) for finding in findings], indent=2))
@@ -50,6 +53,14 @@ def command(paths: tuple[Path, ...], root: str | None, strict: bool, select: tup
         if not findings:
             click.echo(f"{len(files)} {'file' if len(files) == 1 else 'files'} with marks, nothing found", err=True)
     sys.exit(1 if findings else 0)
+
+
+def _of_file(file: CompiledFile) -> Iterator[Finding]:
+    """In the order of the file: what the compiler says, and what only this command looks for."""
+    found = list(file.findings)
+    if file.result.code is not None:
+        found += annotation_findings(file.file.read_bytes(), str(file.file))
+    yield from sorted(found, key=lambda finding: (finding.line, finding.column, finding.code))
 
 
 def _is_selected(finding: Finding, select: tuple[str, ...]) -> bool:

@@ -88,6 +88,7 @@ CODES: Final[Mapping[str, tuple[str, str]]] = {
         "the names of this workflow cannot be listed, so a renamed step would run again before that is noticed: {what}",
         "write names as text; await only what can be found",
     ),
+    "DIR409": ("no store takes a value of type {name}", "{fix}, or register it: serializable({name}, ...)"),
 }
 
 

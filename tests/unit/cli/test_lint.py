@@ -106,3 +106,74 @@ def test_what_prevents_names_from_being_listed_is_found_in_every_file_of_the_pro
     assert len(CliRunner().invoke(main, ["lint"]).stdout.splitlines()) == 1
     (package / "orders.py").write_text(UNLISTED.replace("wait_for_signal(name)", 'wait_for_signal("go")'))
     assert CliRunner().invoke(main, ["lint"]).exit_code == 0
+
+
+MODELS = """\
+from __future__ import annotations
+import pathlib
+from collections import OrderedDict, defaultdict
+from pathlib import Path
+from typing import Annotated, Literal
+from pydantic import BaseModel, HttpUrl
+from tenuto import serializable, step, workflow
+
+class Page(BaseModel):
+    url: HttpUrl
+    words: dict[str, int]
+
+class Site(BaseModel):
+    pages: list[Page]
+    more: "list[Site] | None" = None
+
+class Span:
+    at: Path
+    def __workflow_serialize__(self): return str(self.at)
+    @classmethod
+    def __workflow_deserialize__(cls, data): return cls()
+
+@step
+async def crawl(start: str) -> Site: ...
+
+@step
+async def save(page: Page, where: "pathlib.PurePath | None" = None, *rest: defaultdict[str, int]) -> Path: ...
+
+@workflow
+async def walk(kind: Literal["Path"], span: Span, seen: Annotated[OrderedDict[str, int], Path]) -> dict[str, int]: ...
+
+async def plain(where: Path) -> Path: ...
+"""
+
+
+def test_annotations_whose_values_no_store_takes_are_named(project: Path) -> None:
+    (project / "shop.py").write_text(MODELS)
+    done = CliRunner().invoke(main, ["lint", "--select", "DIR409"])
+    assert done.exit_code == 1
+    lines = MODELS.splitlines()
+
+    def place(line: int, text: str) -> str:
+        return f"shop.py:{line}:{lines[line - 1].index(text) + 1}"
+
+    assert [line.partition(" DIR409")[0].rstrip(":") for line in done.stdout.splitlines()] == [
+        place(10, "HttpUrl"),
+        place(27, '"pathlib.PurePath'),
+        place(27, "defaultdict"),
+        place(27, "Path: ..."),
+        place(30, "OrderedDict"),
+    ]
+    assert done.stdout.splitlines()[0].endswith(
+        "no store takes a value of type HttpUrl (use str, and HttpUrl where it is needed, "
+        "or register it: serializable(HttpUrl, ...))"
+    )
+
+
+def test_a_registered_type_and_a_class_of_that_name_are_fine(project: Path) -> None:
+    registered = MODELS.replace("class Page", "serializable(HttpUrl, serialize=str, deserialize=HttpUrl)\n\nclass Page")
+    (project / "shop.py").write_text(registered.replace("-> Path: ...", "-> Path: ...  # tenuto: ignore[DIR409]"))
+    found = CliRunner().invoke(main, ["lint", "--select", "DIR409"]).stdout
+    assert "HttpUrl" not in found
+    assert "type Path" not in found
+    (project / "shop.py").write_text(
+        "from tenuto import step\nclass Path: ...\n@step\nasync def f(x: Path, y: list[int], *z: str) -> range: ...\n"
+        "range = int\n"
+    )
+    assert CliRunner().invoke(main, ["lint", "--select", "DIR409"]).exit_code == 0
