@@ -71,6 +71,28 @@ SELECT to_regclass('tenuto_meta') IS NOT NULL
 -- read_meta: the schema's version, and the oldest code that may use it.
 SELECT schema_version, oldest_release FROM tenuto_meta
 
+-- read_digest: how the tables were when they were made; null where the version that made them did not note it.
+SELECT to_jsonb(m) ->> 'digest' FROM tenuto_meta m
+
+-- set_digest: after a migration.
+UPDATE tenuto_meta SET digest = %(digest)s
+
+-- catalog: what the schema has of what we make: nothing in it is the server's own wording, which changes with its version.
+SELECT 'column', c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull
+  FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+ WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND c.relname = ANY (%(names)s::text[])
+UNION ALL
+SELECT 'index', i.relname, t.relname,
+       array_to_string(ARRAY(SELECT a.attname FROM unnest(x.indkey) WITH ORDINALITY AS k (number, place)
+                               JOIN pg_attribute a ON a.attrelid = x.indrelid AND a.attnum = k.number
+                              ORDER BY k.place), ',')
+       || CASE WHEN x.indpred IS NULL THEN '' ELSE ' partial' END, x.indisunique
+  FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid JOIN pg_class t ON t.oid = x.indrelid
+ WHERE i.relnamespace = current_schema()::regnamespace AND i.relname = ANY (%(names)s::text[]) AND x.indisvalid
+UNION ALL
+SELECT 'function', p.proname, p.provolatile::text, p.prosrc, p.proretset
+  FROM pg_proc p WHERE p.pronamespace = current_schema()::regnamespace AND p.proname = ANY (%(names)s::text[])
+
 -- set_meta: after a migration.
 UPDATE tenuto_meta SET schema_version = %(version)s
 

@@ -11,6 +11,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Final, LiteralString, cast
 
 from tenuto.errors import StoreRefusedError, StoreTooNewError
+from tenuto.store.digests import digest_of, names_of, refuse_other
 from tenuto.store.postgres_connection import STATEMENTS, Row
 
 if TYPE_CHECKING:
@@ -33,11 +34,18 @@ def _steps() -> list[tuple[int, LiteralString]]:
 
 _STEPS: Final = _steps()
 KNOWN_VERSION: Final = _STEPS[-1][0]
+_SCRIPTS: Final = [script for _, script in _STEPS]
+_NAMES: Final = names_of(_SCRIPTS)
 
 
 async def migrate(connection: AsyncConnection[Row]) -> None:
-    """Applies every step the database has not seen. The connection is of no other use, and closed afterwards."""
-    if await schema_version(connection) >= KNOWN_VERSION:
+    """Applies every step the database has not seen; refuses one whose tables are others than this version makes.
+
+    The connection is of no other use, and closed afterwards.
+    """
+    version = await schema_version(connection)
+    if version >= KNOWN_VERSION:
+        await _require_ours(connection, version)
         return
     await connection.execute(STATEMENTS["lock_migrations"])  # until the connection is closed
     async with connection.transaction():
@@ -46,12 +54,28 @@ async def migrate(connection: AsyncConnection[Row]) -> None:
             if number > version:
                 await connection.execute(script)
                 await connection.execute(STATEMENTS["set_meta"], {"version": number})
+        if version < KNOWN_VERSION:
+            await connection.execute(STATEMENTS["set_digest"], {"digest": await _digest(connection)})
 
 
 async def require_schema(connection: AsyncConnection[Row]) -> None:
     """For those who only read: a database without our tables, or with newer ones, is refused."""
-    if await schema_version(connection) == 0:
+    version = await schema_version(connection)
+    if version == 0:
         raise StoreRefusedError("the database has no Tenuto store")
+    await _require_ours(connection, version)
+
+
+async def _require_ours(connection: AsyncConnection[Row], version: int) -> None:
+    if version != KNOWN_VERSION:
+        return  # an older one is brought up to date, a newer one is a newer release's to judge
+    row = await (await connection.execute(STATEMENTS["read_digest"])).fetchone()
+    refuse_other("the database", version, None if row is None else row[0], await _digest(connection))
+
+
+async def _digest(connection: AsyncConnection[Row]) -> str:
+    found = await (await connection.execute(STATEMENTS["catalog"], {"names": _NAMES})).fetchall()
+    return digest_of(_SCRIPTS, found)
 
 
 async def schema_version(connection: AsyncConnection[Row]) -> int:

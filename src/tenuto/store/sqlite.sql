@@ -81,6 +81,18 @@ SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'tenuto_meta'
 -- read_meta: the schema's version, and the oldest code that may use it.
 SELECT schema_version, oldest_release FROM tenuto_meta
 
+-- read_digest: how the tables were when they were made; nothing where the version that made them did not note it.
+SELECT digest FROM tenuto_meta
+
+-- has_digest: whether that is there to be read.
+SELECT count(*) FROM pragma_table_info('tenuto_meta') WHERE name = 'digest'
+
+-- set_digest: after a migration.
+UPDATE tenuto_meta SET digest = :digest
+
+-- catalog: what the file has of what we make.
+SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE name IN (SELECT value FROM json_each(:names))
+
 -- set_meta: after a migration.
 UPDATE tenuto_meta SET schema_version = :version
 

@@ -8,7 +8,7 @@ import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, LiteralString
 from urllib.parse import quote
 
 import pytest
@@ -187,7 +187,8 @@ async def test_a_prepared_statement_is_named_after_its_text(postgres_url: str) -
     """So that no name means another statement, whoever shares the session."""
     names: list[dict[str, bytes]] = []
     database = Database(postgres_url)
-    for statements in (("SELECT 1", "SELECT 2"), ("SELECT 2", "SELECT 1")):
+    texts: tuple[tuple[LiteralString, ...], ...] = (("SELECT 1", "SELECT 2"), ("SELECT 2", "SELECT 1"))
+    for statements in texts:
         wire = Wire(await database.connect())
         for statement in statements:
             await wire.execute(statement)

@@ -205,10 +205,11 @@ CREATE TABLE hooks (
 CREATE INDEX hooks_workflow ON hooks (workflow_id);
 
 -- One row. oldest_release: the lowest schema_version whose code may still use this schema.
--- store_id: what encrypted values are bound to.
+-- store_id: what encrypted values are bound to. digest: of what made these tables, and of what the database says it has.
 CREATE TABLE tenuto_meta (
     schema_version INTEGER NOT NULL,
     oldest_release INTEGER NOT NULL,
-    store_id       TEXT NOT NULL
+    store_id       TEXT NOT NULL,
+    digest         TEXT NOT NULL
 ) STRICT;
-INSERT INTO tenuto_meta VALUES (1, 1, lower(hex(randomblob(16))));
+INSERT INTO tenuto_meta VALUES (1, 1, lower(hex(randomblob(16))), '');

@@ -251,6 +251,7 @@ CREATE INDEX hooks_workflow ON hooks (workflow_id);
 CREATE TABLE tenuto_meta (
     schema_version integer NOT NULL,
     oldest_release integer NOT NULL,
-    store_id       text NOT NULL
+    store_id       text NOT NULL,
+    digest         text NOT NULL
 );
-INSERT INTO tenuto_meta VALUES (1, 1, replace(gen_random_uuid()::text, '-', ''));
+INSERT INTO tenuto_meta VALUES (1, 1, replace(gen_random_uuid()::text, '-', ''), '');
