@@ -28,6 +28,7 @@ PATHS = [
 # What the interpreter has not got, by the words of what a test raises.
 MISSING = re.compile(
     r"can't start new thread|emscripten does not support processes|No module named '(?!tenuto)"
+    r"|encryption needs cryptography"
     r"|No such file or directory: '/lib/python314\.zip"  # it is no file: where a test reads the standard library
 )
 # An oracle that is loaded by hand.
@@ -146,6 +147,6 @@ def main(arguments: list[str]) -> int:
     paths = [argument for argument in arguments if argument.startswith("tests/")] or PATHS
     options = [argument for argument in arguments if not argument.startswith("tests/")]
     options += [f"--ignore={path}" for path in WITHOUT]
-    code = pytest.main(["-q", "-rs", "-p", "tenuto.testing.plugin", *options, *paths], plugins=[report])
+    code = pytest.main(["-q", "-rfEs", "-p", "tenuto.testing.plugin", *options, *paths], plugins=[report])
     print(f"on {sys.version.split()[0]} {sys.platform}: {report.passed} passed, {report.failed} failed")  # noqa: T201  # what the caller reads
     return int(code)
