@@ -353,6 +353,23 @@ async def test_a_limit_of_another_process_is_heard_of_within_the_poll(lasting_ur
         assert most["at once"] == 1
 
 
+@workflow(name="q-counting")
+async def counting(name: str) -> str:
+    return await counted(name)
+
+
+async def test_a_limit_of_another_process_holds_from_its_commit_on(lasting_url: str) -> None:
+    """R041: also for a worker that has looked a moment ago, and begins what it starts itself."""
+    async with Tenuto(lasting_url) as worker, Tenuto(lasting_url, worker=False) as client:
+        for n in range(5):
+            queue = f"late{n}"
+            assert queue not in await worker.store.limited()
+            await client.queue(queue, concurrency=1)  # which the worker will look for in a second
+            runs = [await worker.start(counting, f"r{n}", queue=queue) for _ in range(4)]
+            await asyncio.gather(*(run.result(timeout=LIMIT) for run in runs))
+            assert most["at once"] == 1
+
+
 async def test_a_worker_begins_only_what_its_queues_have(lasting_url: str) -> None:
     async with Tenuto(lasting_url, queues=["a"]) as app:
         other = await app.start(waits, "other", queue="b")
