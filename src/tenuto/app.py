@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
+from inspect import signature
 from typing import (
     TYPE_CHECKING,
     Any,
     Concatenate,
+    Final,
     Generic,
     ParamSpec,
     Protocol,
@@ -172,6 +174,13 @@ class Tenuto:
             "cache_bytes": cache_bytes,
         }
         where = url if url is not None else DEFAULT_URL
+        if where.startswith("temporal://"):
+            _refuse_for_a_cluster(
+                retention=retention,
+                max_reclaims=max_reclaims,
+                cache_bytes=cache_bytes,
+                block_limit=block_limit,
+            )
         self.engine: Engine = _engine_of(where, options if worker else None, limits, codec)
         self._namespaces = _namespaces(namespaces) if namespaces else None
         self._opened = Opened()
@@ -579,6 +588,23 @@ def _call_of(workflow: Any, args: tuple[Any, ...]) -> Call:
         return bound.definition.id, bound.args, bound.kwargs
     known, args = startable(workflow, args)
     return known.id, args, {}
+
+
+# What only our own engines have, and what a cluster has instead.
+_NOT_ON_A_CLUSTER: Final = {
+    "retention": "the namespace has its own: temporal operator namespace update --retention",
+    "max_reclaims": "Temporal tries the task of a run again and again; nothing is parked as stuck",
+    "cache_bytes": "say how many runs stay in memory, by ?cache= of the URL",
+    "block_limit": "the SDK has a limit of its own",
+}
+
+
+def _refuse_for_a_cluster(**given: Any) -> None:
+    """`ConfigError` for an option that would go nowhere."""
+    defaults = signature(Tenuto).parameters
+    for name, value in given.items():
+        if value != defaults[name].default:
+            raise ConfigError(f"{name}= is for our own stores, on a Temporal cluster: {_NOT_ON_A_CLUSTER[name]}")
 
 
 def _engine_of(url: str, options: WorkerOptions | None, limits: Limits | None, codec: Codec | None) -> Engine:

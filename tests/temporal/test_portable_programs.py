@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tenuto_portable import LIMIT, Stage
+from tenuto_portable import LIMIT, Stage, fresh
 
-from tenuto import spawn, workflow
+from tenuto import Tenuto, spawn, workflow
 from tenuto.errors import RunCancelledError, RunFailedError, TwfError, UpdateFailedError, UpdateRejectedError
 from tenuto.model import registry
 from tenuto.twf.run import Bindings, load_program
@@ -149,3 +150,26 @@ async def test_a_run_keeps_the_text_it_started_with(b: Bindings, stage: Stage) -
     for one in (run, other):
         await one.signal("Close")
         assert await one.result(timeout=LIMIT) == 10
+
+
+NEXUS = """
+workflow NexusHere() -> (int):
+    nexus "pay" workflow NexusThere(20) -> r
+    close r + 1
+
+workflow NexusThere(n: int) -> (int):
+    await timer(10ms)
+    close n * 2
+"""
+
+
+async def test_a_program_on_a_cluster_calls_another_store_by_its_namespace(
+    b: Bindings, temporal_server: str, tmp_path: Path
+) -> None:
+    load_program(files={"nexus.twf": NEXUS.lstrip("\n")})
+    other = f"sqlite:///{tmp_path / 'pay.db'}"
+    url = f"temporal://{temporal_server}/default?task_queue={fresh('nexus')}"
+    async with Tenuto(other) as there, Tenuto(url, grace=1, namespaces={"pay": other}) as app:
+        run = await app.start("NexusHere")
+        assert await run.result(timeout="30s") == 41
+        assert len([one async for one in there.runs()]) == 1

@@ -83,7 +83,9 @@ async def test_a_status_that_the_list_does_not_tell_is_that_of_the_run(
     assert sorted(await listed(stage, status="suspended")) == sorted(run.id for run in healthy)
     assert await listed(stage, status="pending") == [pending.id]
     assert await listed(stage, status="scheduled") == [later.id]
-    assert await listed(stage, status="paused") == []
+    assert await listed(stage, status="paused") == await listed(stage, status="stuck") == []
+    assert len(await listed(stage, status="open")) == 6
+    assert await listed(stage, status="closed") == []
     shown = {summary.id: (summary.status, summary.reason) async for summary in stage.app.runs()}
     assert shown[healthy[0].id] == ("suspended", None)
     assert shown[parked.id][0] == "parked"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import click
 
@@ -68,6 +70,15 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
 class LazyGroup(click.Group):
     """Knows every command by name and imports its module on first use, so that `tenuto --help` stays fast."""
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The program itself; tests and other programs call `main`, and stay."""
+        try:
+            return super().__call__(*args, **kwargs)
+        except SystemExit as over:
+            if "temporalio" in sys.modules:
+                _leave(over.code)
+            raise
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
 
@@ -107,6 +118,16 @@ class LazyGroup(click.Group):
             sys.exit(exit_code_of(error))
         except KeyboardInterrupt:
             sys.exit(130)
+
+
+def _leave(code: Any) -> NoReturn:
+    """End the process at once: threads of the SDK may abort an interpreter that shuts down."""
+    if isinstance(code, str):
+        sys.stderr.write(f"{code}\n")
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # nobody reads it any more
+            stream.flush()
+    os._exit(code if isinstance(code, int) else 0 if code is None else 1)
 
 
 def _write_anything() -> None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any, cast
 
 import click
 
-from tenuto.cli.connect import Place, finish, json_option, with_store
+from tenuto.cli.connect import Place, finish, json_option, on_cluster, with_store
 from tenuto.cli.output import echo_json, progress, safe, say, table
 from tenuto.directives.doubts import findings_of
 from tenuto.directives.errors import Finding, describe, to_json
-from tenuto.errors import UnsupportedError
 from tenuto.host.checking import Verdict, check_runs, open_runs
 from tenuto.host.definitions import Definitions
 from tenuto.model import registry
@@ -48,22 +48,22 @@ def command(place: Place, against: str | None, workflows: tuple[str, ...], known
         raise click.UsageError("whose code? Name it with --app MODULE|FILE or TENUTO_APP")
     if against is not None:
         place = replace(place, url=against)
-    if not place.is_native:
-        raise UnsupportedError("histories on a Temporal cluster are replayed by Temporal's own replayer")
+
+    async def on_a_cluster(targets: list[str] | None) -> list[Verdict]:
+        async with place.reading() as app:
+            engine = on_cluster(app)
+            return await _all(engine.check(runs := await engine.to_check(targets)), len(runs))
 
     async def work() -> list[Verdict]:
         targets = [registry.find(name, "workflow").id for name in workflows] or None
+        if not place.is_native:
+            return await on_a_cluster(targets)
         place.require_file()
         store = place.store(read_only=True)
         await store.open()
         try:
             records = await open_runs(store, targets)
-            found: list[Verdict] = []
-            with progress("replaying", len(records)) as advance:
-                async for verdict in check_runs(store, Definitions(), records):
-                    found.append(verdict)
-                    advance()
-            return found
+            return await _all(check_runs(store, Definitions(), records), len(records))
         finally:
             await store.close()
 
@@ -89,6 +89,15 @@ def _unlisted(only: frozenset[str]) -> list[Finding]:
         if (not only or workflow.id in only) and definition_of(workflow)[1] is None:
             found.update(dict.fromkeys(findings_of(name_doubts(workflow.fn))))
     return list(found)
+
+
+async def _all(verdicts: AsyncIterator[Verdict], count: int) -> list[Verdict]:
+    found: list[Verdict] = []
+    with progress("replaying", count) as advance:
+        async for verdict in verdicts:
+            found.append(verdict)
+            advance()
+    return found
 
 
 def _print(verdicts: list[Verdict], findings: list[Verdict]) -> None:

@@ -7,11 +7,11 @@ import json
 import os
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -20,7 +20,7 @@ from tenuto.cli.exits import exit_code_of
 from tenuto.cli.loading import load_apps, load_object
 from tenuto.cli.output import complain, cut, safe
 from tenuto.codec.sealing import Codec
-from tenuto.errors import ConfigError, StoreUnavailableError, TenutoError
+from tenuto.errors import ConfigError, StoreUnavailableError, TenutoError, UnsupportedError
 from tenuto.host.engine import NativeEngine
 from tenuto.kernel.location import check_name, parse
 from tenuto.model.durations import milliseconds
@@ -37,10 +37,14 @@ __all__ = [
     "finish",
     "json_option",
     "location_option",
+    "on_cluster",
     "run_argument",
     "values_of",
     "with_store",
 ]
+
+if TYPE_CHECKING:
+    from tenuto.temporal.engine import TemporalEngine
 
 T = TypeVar("T")
 
@@ -190,6 +194,9 @@ def with_store(command: Callable[..., T]) -> Callable[..., T]:
 
 def finish(work: Callable[[], Coroutine[Any, Any, T]], place: Place) -> T:
     """Loads the user's code, then runs a command's work to its end. In this order: code is loaded outside any loop."""
+    if not place.is_native:
+        with suppress(ModuleNotFoundError):  # without the SDK the app says so
+            _prepare_for_a_cluster()
     place.load()
     try:
         return asyncio.run(work())
@@ -198,6 +205,24 @@ def finish(work: Callable[[], Coroutine[Any, Any, T]], place: Place) -> T:
     except ValueError as error:  # what was given is what a call refused, as it would in Python
         complain(error)
         sys.exit(exit_code_of(error))
+
+
+def _prepare_for_a_cluster() -> None:
+    """Loads the SDK before the user's code: from then on every module that is imported is looked at for directives."""
+    import tenuto.temporal.engine
+    from tenuto.temporal.logs import forward_logs
+
+    assert tenuto.temporal.engine  # noqa: S101  # loaded
+    forward_logs()
+
+
+def on_cluster(app: Tenuto) -> TemporalEngine:
+    """The engine of an app whose runs are on a Temporal cluster."""
+    from tenuto.temporal.engine import TemporalEngine
+
+    if not isinstance(app.engine, TemporalEngine):
+        raise UnsupportedError(f"{type(app.engine).__name__} has no such view of its runs")
+    return app.engine
 
 
 def values_of(arguments: Sequence[str]) -> list[Any]:

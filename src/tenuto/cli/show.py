@@ -8,12 +8,11 @@ from typing import Any
 
 import click
 
-from tenuto.cli.connect import Place, finish, json_option, run_argument, with_store
+from tenuto.cli.connect import Place, finish, json_option, on_cluster, run_argument, with_store
 from tenuto.cli.drawing import draw_timeline, draw_tree
 from tenuto.cli.faults import lines_of_error, shown_error
 from tenuto.cli.output import ago, duration, echo_json, paint, safe, say, shown, terminal_width, when
 from tenuto.cli.runs import shown_status
-from tenuto.errors import UnsupportedError
 from tenuto.host.engine import NativeEngine
 from tenuto.host.looking import RunView, look
 from tenuto.host.undoing import say_failed
@@ -37,11 +36,9 @@ def command(place: Place, run_id: str, everything: bool, as_json: bool) -> None:
 
     async def work() -> RunView:
         async with place.reading() as app:
-            if not isinstance(app.engine, NativeEngine):
-                raise UnsupportedError(
-                    "a run on a Temporal cluster is shown by `tenuto explain` and Temporal's own tools"
-                )
-            return await look(app.engine.store, run_id, app.engine.definitions)
+            if isinstance(app.engine, NativeEngine):
+                return await look(app.engine.store, run_id, app.engine.definitions)
+            return await on_cluster(app).look(run_id)
 
     view = finish(work, place)
     if as_json:

@@ -29,9 +29,11 @@ from tenuto.errors import (
     StepFailedError,
     UnsupportedError,
 )
+from tenuto.host.checking import Verdict
 from tenuto.host.explain import Explanation
 from tenuto.host.history import HistoryEntry
 from tenuto.host.limits import Limits, under_limits
+from tenuto.host.looking import RunView
 from tenuto.host.options import IfExists, StartOptions, WorkerOptions, place_in_queue
 from tenuto.host.queueing import LimitOptions, Verb
 from tenuto.host.schedules import ScheduleOptions, ScheduleSummary
@@ -48,6 +50,7 @@ from tenuto.model.state import answer_query
 from tenuto.model.tasks import queued_step
 from tenuto.store.port import CLOSED, RunFilter
 from tenuto.store.queues import QueueRecord
+from tenuto.temporal.checking import check_runs, open_runs
 from tenuto.temporal.connection import Connection
 from tenuto.temporal.live import CANCEL_WITHIN, HOOK_IS_OPEN, PUBLISHED
 from tenuto.temporal.looking import MEMO_ATTRIBUTES, Found, Looking
@@ -178,7 +181,9 @@ class TemporalEngine:
             _unsupported(f"{verb} of many runs", "`temporal workflow reset` with a query, or a signal")
         done = 0
         async with self._connection.asking(""):
-            found = [item async for item in self._looking.ours(replace(which, limit=MANY), decide=False)]
+            known = "closed" if verb == "delete" else "open"
+            many = replace(which, status=which.status or known, limit=MANY)
+            found = [item async for item in self._looking.ours(many, decide=False)]
         for item in found:
             if (item.summary.status in CLOSED) == (verb == "delete"):
                 with suppress(RunClosedError, RunNotFoundError):
@@ -294,6 +299,20 @@ class TemporalEngine:
 
     async def explain(self, run_id: str) -> Explanation:
         return await self._looking.explain(run_id)
+
+    async def look(self, run_id: str) -> RunView:
+        """Everything about a run, for `tenuto show`."""
+        ending = await self.ending(run_id, None) if await self.status(run_id) in CLOSED else None
+        return await self._looking.look(run_id, ending)
+
+    async def to_check(self, workflows: Sequence[str] | None) -> list[Found]:
+        """Open runs (of these workflows), for `tenuto check`."""
+        async with self._connection.asking(""):
+            return await open_runs(self._looking, workflows)
+
+    def check(self, runs: Sequence[Found]) -> AsyncIterator[Verdict]:
+        """What the code of this process would make of them."""
+        return check_runs(self._connection, self._looking, runs)
 
     def watch(self, run_id: str) -> AsyncIterator[RunEvent]:
         return self._looking.watch(run_id)

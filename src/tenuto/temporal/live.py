@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, NoReturn, assert_never, cast
 
 from temporalio import workflow
+from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.common import RawValue
 
 from tenuto.codec.limits import DEFAULT_LIMITS, ValueLimits
@@ -62,6 +63,7 @@ from tenuto.temporal.performing import Performer
 from tenuto.temporal.programs import MEMO_PROGRAM, memo_of, workflow_of
 from tenuto.temporal.run import TemporalRun
 from tenuto.temporal.settings import Site
+from tenuto.temporal.standing import metadata_of, stack_of
 
 __all__ = ["CANCEL_WITHIN", "HOOK_IS_OPEN", "MEMO_RUN_NO", "PUBLISHED", "ROWS", "Carry", "LiveRun"]
 
@@ -252,6 +254,12 @@ class LiveRun:
             return dump(args[0] in run.hooks and self._outcome is None)
         return answer_query(self._workflow, run.published, name, args)
 
+    def stack(self) -> str:
+        return stack_of(self._run)
+
+    def metadata(self) -> WorkflowMetadata:
+        return metadata_of(self._run, self._workflow)
+
     def _rows(self) -> bytes:
         """What our own store would hold of this run, and what it waits for."""
         run = self._run
@@ -267,7 +275,8 @@ class LiveRun:
         )
         rows = [list(row) for row in sorted(RunEncoder().encode(batch).puts)]
         signals, updates = run.mailbox.awaited if self._outcome is None else ((), ())
-        return dump([rows, list(signals), list(updates)])
+        buffered = [signal.name for signal in self._unread.values()]
+        return dump([rows, list(signals), list(updates), buffered])
 
     # --- turns
 

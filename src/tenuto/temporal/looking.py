@@ -28,7 +28,10 @@ from tenuto.codec.values import load
 from tenuto.errors import DecodingError, RemoteError, RunNotFoundError
 from tenuto.host.explain import Explanation, PendingOperation
 from tenuto.host.history import HistoryEntry, history_of
+from tenuto.host.looking import RunView
+from tenuto.host.readable import error_view_or_say, view_or_say
 from tenuto.host.summaries import RunSummary
+from tenuto.host.waiters import Ending
 from tenuto.host.watching import RunEvent
 from tenuto.kernel.records import Rows
 from tenuto.model.definitions import Workflow
@@ -73,6 +76,7 @@ class _Memory(NamedTuple):
     rows: Rows
     signals: tuple[str, ...]
     updates: tuple[str, ...]
+    buffered: tuple[str, ...] = ()  # names of signals nobody has taken
 
 
 def status_of(execution: Listed) -> str:
@@ -191,12 +195,33 @@ class Looking:
     # --- its own memory
 
     async def _memory(self, run_id: str) -> _Memory:
-        rows, signals, updates = load(await self._connection.query(run_id, ROWS))
+        rows, *names = load(await self._connection.query(run_id, ROWS))
         decoded, _ = decode_rows(run_id, [(row[0], row[1]) for row in rows])
-        return _Memory(decoded, tuple(signals), tuple(updates))
+        return _Memory(decoded, *map(tuple, names))
 
     async def history(self, run_id: str) -> list[HistoryEntry]:
         return history_of((await self._memory(run_id)).rows)
+
+    async def look(self, run_id: str, ending: Ending | None) -> RunView:
+        """Everything about a run, and how it ended."""
+        memory = await self._memory(run_id)
+        rows, failed = memory.rows, ending is not None and ending.status == "failed"
+        async with self._connection.asking(run_id):
+            described = await self._connection.handle(run_id).describe()
+            summary = self._summary(described, await described.memo())
+        status, reason = await self.status(run_id)
+        return RunView(
+            now=datetime.now(UTC),
+            summary=replace(summary, status=status, reason=reason),
+            input=view_or_say(rows.input),
+            history=tuple(history_of(rows, view_or_say, error_view_or_say)),
+            explanation=await self.explain(run_id),
+            published=None if rows.published is None else view_or_say(rows.published),
+            result=view_or_say(ending.value) if ending is not None and ending.status == "completed" else None,
+            error=error_view_or_say(ending.value) if ending is not None and failed else None,
+            buffered=memory.buffered,
+            cancelled=None if rows.counters.cancel is None else rows.counters.cancel.reason or "",
+        )
 
     async def explain(self, run_id: str) -> Explanation:
         status, reason = await self.status(run_id)

@@ -50,6 +50,9 @@ class TenutoWorkflow:
         self._is_unreadable = False
         try:
             self._run = LiveRun(args, Site() if site is None else site())
+            answer_by: Any = workflow.set_query_handler  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+            answer_by("__stack_trace", self._run.stack)  # in place of the SDK's own
+            answer_by("__temporal_workflow_metadata", self._run.metadata)
         except DefinitionNotFoundError as error:
             self._fault = error
         except DecodingError as error:  # no deploy makes it readable: the run fails, not its task
