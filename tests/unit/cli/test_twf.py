@@ -286,7 +286,7 @@ def test_without_the_extra_lsp_says_what_to_install(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "lsprotocol", None)
     result = run("lsp")
     assert result.exit_code == 2
-    assert "pip install 'tenuto[lsp]'" in result.output
+    assert "pip install 'pygls'" in result.output
 
 
 def test_colours_are_for_terminals_only(folder: Path) -> None:
