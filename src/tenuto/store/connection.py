@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, cast
 
 import apsw
 
-from tenuto.errors import StoreRefusedError, StoreUnavailableError
+from tenuto.errors import EnvironmentFault, StoreRefusedError, StoreUnavailableError
 from tenuto.store.files import is_log_beside, make_file, read_only_error
 from tenuto.store.limits import BUFFERED_MESSAGES
 from tenuto.store.statements import load_statements
@@ -237,8 +237,10 @@ def _open_to_read(settings: Settings) -> _Database:
     return found
 
 
-def unavailable(path: Path, error: Exception) -> StoreUnavailableError:
+def unavailable(path: Path, error: Exception) -> EnvironmentFault:
     """What a caller gets for an error that is the environment's."""
+    if isinstance(error, apsw.NotADBError):
+        return StoreRefusedError(f"{path} is not a Tenuto store: it is no SQLite database")
     if isinstance(error, apsw.ReadOnlyError | PermissionError):
         return read_only_error(path)
     return StoreUnavailableError(f"{path}: {error} ({type(error).__name__})")

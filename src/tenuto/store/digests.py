@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from tenuto.errors import StoreRefusedError
 
-__all__ = ["digest_of", "names_of", "plain", "refuse_other"]
+__all__ = ["digest_of", "names_of", "plain", "refuse_foreign", "refuse_other"]
 
 _NAME: Final = re.compile(r"CREATE (?:UNIQUE )?(?:TABLE|INDEX|FUNCTION) (\w+)")
 _COMMENT: Final = re.compile(r"--[^\n]*")
@@ -34,6 +34,16 @@ def digest_of(scripts: Iterable[str], catalog: Iterable[Sequence[Any]]) -> str:
     """Of the migrations, and of what a database has of what they make, whatever order it says that in."""
     entries = sorted(repr(tuple(plain(field) if isinstance(field, str) else field for field in row)) for row in catalog)
     return sha256("\n".join([*map(plain, scripts), *entries]).encode()).hexdigest()
+
+
+def refuse_foreign(place: str, catalog: Iterable[Sequence[Any]]) -> None:
+    """`StoreRefusedError` if a database that is no store of ours has things by the names of ours."""
+    taken = sorted({str(row[1]) for row in catalog})
+    if taken:
+        raise StoreRefusedError(
+            f"{place} is not a Tenuto store, and has {', '.join(taken[:3])} of its own;"
+            " give another file, database or schema"
+        )
 
 
 def refuse_other(place: str, version: int, stored: str | None, computed: str) -> None:

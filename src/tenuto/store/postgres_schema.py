@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Final, LiteralString, cast
 
 from tenuto.errors import StoreRefusedError, StoreTooNewError
-from tenuto.store.digests import digest_of, names_of, refuse_other
+from tenuto.store.digests import digest_of, names_of, refuse_foreign, refuse_other
 from tenuto.store.postgres_connection import STATEMENTS, Row
 
 if TYPE_CHECKING:
@@ -50,6 +50,9 @@ async def migrate(connection: AsyncConnection[Row]) -> None:
     await connection.execute(STATEMENTS["lock_migrations"])  # until the connection is closed
     async with connection.transaction():
         version = await schema_version(connection)  # again: another process may have been faster
+        if version == 0:
+            found = await (await connection.execute(STATEMENTS["catalog"], {"names": _NAMES})).fetchall()
+            refuse_foreign("the schema of the database", found)
         for number, script in _STEPS:
             if number > version:
                 await connection.execute(script)

@@ -12,7 +12,7 @@ from typing import Final
 
 from tenuto.errors import StoreRefusedError, StoreTooNewError
 from tenuto.store.connection import Connection, Settings, wait_while_busy
-from tenuto.store.digests import digest_of, names_of, refuse_other
+from tenuto.store.digests import digest_of, names_of, refuse_foreign, refuse_other
 from tenuto.store.statements import migrations
 
 __all__ = ["KNOWN_VERSION", "migrate", "require_schema", "schema_version"]
@@ -32,6 +32,8 @@ def migrate(connection: Connection, settings: Settings) -> None:
     wait_while_busy(settings, lambda: connection.run("begin_exclusive"))
     try:
         version = schema_version(connection)  # again: another process may have been faster
+        if version == 0:
+            refuse_foreign("the file", connection.all("catalog", {"names": _NAMES}))
         for number, script in _STEPS:
             if number > version:
                 connection.script(script)

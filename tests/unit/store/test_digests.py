@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import tenuto.store
 from tenuto.errors import StoreRefusedError
 from tenuto.store.digests import digest_of, names_of, plain
+from tenuto.store.sqlite import SqliteStore
 
 Execute = Callable[[str], Awaitable[None]]
 Open = Callable[..., Any]
@@ -31,8 +33,6 @@ CHANGES = {
 async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Open, Execute]]:
     """How a store is opened, and how somebody changes it by hand."""
     if request.param == "sqlite":
-        from tenuto.store.sqlite import SqliteStore
-
         path = tmp_path / "app.db"
 
         async def change_file(sql: str) -> None:
@@ -110,3 +110,62 @@ def test_a_released_migration_never_changes() -> None:
     text = "".join(f"{digest}  {name}\n" for name, digest in sorted(found.items()))
     golden = Path(__file__).parents[2] / "golden" / "migrations.txt"
     assert golden.read_text(encoding="utf-8") == text, "cd src/tenuto/store/migrations; sha256sum *.sql */*.sql"
+
+
+# --- what is no store of ours
+
+
+@pytest.mark.parametrize(
+    "made", ["CREATE TABLE executions (x)", "CREATE TABLE a (x); CREATE INDEX executions_ready ON a (x)"]
+)
+async def test_a_file_with_tables_of_others_by_our_names_is_refused_and_left_as_it_is(
+    tmp_path: Path, made: str
+) -> None:
+    path = tmp_path / "theirs.db"
+    with closing(apsw.Connection(str(path))) as theirs:
+        theirs.execute(made)
+        before = list(theirs.execute("SELECT * FROM sqlite_schema"))
+    with pytest.raises(StoreRefusedError, match=r"TN303(.|\n)*is not a Tenuto store"):
+        await SqliteStore(path).open()
+    with closing(apsw.Connection(str(path))) as theirs:
+        assert list(theirs.execute("SELECT * FROM sqlite_schema")) == before
+
+
+async def test_a_file_with_other_tables_of_others_takes_ours_beside_them(tmp_path: Path) -> None:
+    path = tmp_path / "theirs.db"
+    with closing(apsw.Connection(str(path))) as theirs:
+        theirs.execute("CREATE TABLE orders (x)")
+    store = SqliteStore(path)
+    await store.open()
+    await store.close()
+
+
+async def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_bytes(b"not a database\n" * 100)
+    for read_only in (False, True):
+        with pytest.raises(StoreRefusedError, match="it is no SQLite database"):
+            await SqliteStore(path, read_only=read_only).open()
+    assert path.read_bytes() == b"not a database\n" * 100
+
+
+async def test_a_store_whose_version_was_set_to_nothing_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "tenuto.db"
+    store = SqliteStore(path)
+    await store.open()
+    await store.close()
+    with closing(apsw.Connection(str(path))) as theirs:
+        theirs.execute("UPDATE tenuto_meta SET schema_version = 0")
+    with pytest.raises(StoreRefusedError, match="is not a Tenuto store"):
+        await SqliteStore(path).open()
+
+
+async def test_a_schema_with_tables_of_others_by_our_names_is_refused(postgres_url: str) -> None:
+    import psycopg
+
+    from tenuto.store.postgres import PostgresStore
+
+    with psycopg.connect(postgres_url, autocommit=True) as theirs:
+        theirs.execute("CREATE TABLE queues (x int)")
+    with pytest.raises(StoreRefusedError, match="is not a Tenuto store, and has queues of its own"):
+        await PostgresStore(postgres_url).open()

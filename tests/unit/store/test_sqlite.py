@@ -130,8 +130,8 @@ def no_database(path: Path) -> Path:
     return path
 
 
-async def test_a_file_that_is_no_database_is_unavailable_with_its_cause(no_database: Path) -> None:
-    with pytest.raises(StoreUnavailableError) as refused:
+async def test_a_file_that_is_no_database_is_refused_with_its_cause(no_database: Path) -> None:
+    with pytest.raises(StoreRefusedError) as refused:
         await SqliteStore(no_database).open()
     assert isinstance(refused.value.__cause__, apsw.Error)
 
