@@ -43,6 +43,7 @@ from tenuto.model.steps import StepInfo, heartbeat, step_info
 from tenuto.model.tasks import Finished, Task, Won
 from tenuto.model.timers import now, random, sleep, sleep_until, uuid4
 from tenuto.model.versioning import Kind, deprecate_patch, patched, removed, rollback_checkpoint
+from tenuto.system.lines import escape_log_lines
 
 __all__ = [
     "Async",
@@ -128,3 +129,5 @@ __all__ = [
     "workflow",
     "workflow_options",
 ]
+
+escape_log_lines()

@@ -25,6 +25,7 @@ import click
 from tenuto.codec.values import dump
 from tenuto.codec.viewing import EXACT, view, view_error
 from tenuto.errors import TenutoError
+from tenuto.system.lines import safe
 
 __all__ = [
     "ago",
@@ -61,17 +62,6 @@ _COLOURS: Final = {
 
 
 # --- text
-
-
-def safe(text: str) -> str:
-    """A text on one line, with everything that is not a visible character written as an escape."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else _escaped(char) for char in text)
-
-
-def _escaped(char: str) -> str:
-    return char.encode("unicode_escape").decode()
 
 
 def width_of(text: str) -> int:
