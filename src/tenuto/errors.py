@@ -747,10 +747,12 @@ class LimitError(CallerFault):
     """
 
     code = "TN218"
-    fix = "hand over less, or raise the limit"
+    fix = "hand over less, or raise the limit: Tenuto(limits=Limits(…))"
 
-    def __init__(self, what: str, limit: int, size: int) -> None:
+    def __init__(self, what: str, limit: int, size: int, fix: str = "") -> None:
         super().__init__(f"{what}: {size} is over the limit of {limit}")
+        if fix:
+            self.fix = fix
         self.what = what
         self.limit = limit
         self.size = size

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeGuard
+from typing import Any, Final, TypeGuard
 
-__all__ = ["Refused", "is_dict", "is_list", "key_part"]
+__all__ = ["Refused", "is_dict", "is_list", "key_part", "what_instead"]
 
 _SHOWN = 40  # characters of a key in a path
 
@@ -43,3 +43,41 @@ def key_part(key: Any) -> str:
     if type(key) in (float, bool, type(None)) or (type(key) is int and abs(key) < 1 << 64):
         return f"[{key!r}]"
     return f"[{type(key).__name__}]"
+
+
+# --- what to write instead
+
+# By name, since most programs never load these modules; of the classes it is derived from the nearest counts.
+_INSTEAD: Final = {
+    "pathlib:PurePath": "store str(path), and make a Path of it where it is needed",
+    "collections:deque": "store list(x)",
+    "builtins:range": "store list(x), or its start, stop and step",
+    "collections:OrderedDict": "store dict(x): dicts keep their order",
+    "builtins:dict": "store dict(x)",
+    "builtins:list": "store list(x)",
+    "builtins:tuple": "store tuple(x)",
+    "builtins:set": "store set(x)",
+    "builtins:frozenset": "store frozenset(x)",
+    "builtins:int": "store int(x): a subclass would come back as another type",
+    "builtins:float": "store float(x): a subclass would come back as another type",
+    "builtins:str": "store str(x): a subclass would come back as another type",
+    "builtins:bytes": "store bytes(x): a subclass would come back as another type",
+    "builtins:memoryview": "store bytes(x)",
+    "collections.abc:Iterator": "store list(x)",
+    "builtins:generator": "store list(x)",
+    "builtins:complex": "store [x.real, x.imag]",
+    "fractions:Fraction": "store str(x), or its numerator and denominator",
+}
+
+
+def what_instead(cls: type[Any]) -> str:
+    """What helps with a value of this class."""
+    for base in cls.__mro__:
+        found = _INSTEAD.get(f"{base.__module__}:{base.__qualname__}")
+        # Python 3.13 keeps paths in a package of their own.
+        found = found or _INSTEAD.get(f"{base.__module__.partition('.')[0]}:{base.__qualname__}")
+        if found is not None:
+            return found
+    name = cls.__qualname__.rpartition(".")[2]
+    how = f"serializable({name}, serialize=str, deserialize={name})"
+    return f"store a type listed in the reference made of it, or say how {cls.__qualname__} is stored: {how}"

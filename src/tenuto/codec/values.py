@@ -23,7 +23,7 @@ from tenuto.codec.frames import GIVE_IT, described
 from tenuto.codec.limits import DEFAULT_LIMITS, IN_FORCE, ValueLimits
 from tenuto.codec.reading import read
 from tenuto.codec.refusal import Refused, is_dict
-from tenuto.codec.writing import SCALARS, Writer
+from tenuto.codec.writing import SCALARS, Writer, too_deep
 from tenuto.errors import DecodingError, EncodingError, LimitError
 
 __all__ = ["DEFAULT_LIMITS", "ValueLimits", "dump", "dump_call", "dump_error", "dump_plain_call", "dump_result", "load"]
@@ -229,7 +229,7 @@ def _is_plain(value: Any, items: int, depth: int) -> bool:
         level = below
     if any(type(container) not in (list, dict) for container in level):
         return False
-    raise LimitError("nesting of a value", depth, depth + 1)
+    raise too_deep(depth, depth + 1)
 
 
 _NOT_PLAIN: Final = object()

@@ -26,11 +26,11 @@ from tenuto.codec.crowds import MOST, WHAT, crowd_of
 from tenuto.codec.exceptions import write_exception
 from tenuto.codec.limits import ValueLimits
 from tenuto.codec.objects import Form, check_findable, form_of, is_listed, type_name
-from tenuto.codec.refusal import Refused, key_part
+from tenuto.codec.refusal import Refused, key_part, what_instead
 from tenuto.errors import LimitError
 from tenuto.kernel.interrupts import is_imposed
 
-__all__ = ["SCALARS", "SIZED", "Writer", "size_of"]
+__all__ = ["SCALARS", "SIZED", "Writer", "size_of", "too_deep"]
 
 SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
 SIZED: Final = frozenset({str, bytes})
@@ -159,7 +159,7 @@ class Writer:
         """One level down, unless that is too deep or too much has been written already."""
         self._levels += 1
         if self._levels > self._limits.depth:
-            raise LimitError("nesting of a value", self._limits.depth, self._levels)
+            raise too_deep(self._limits.depth, self._levels)
         self.check_size()
 
     def check_size(self, more: int = 0) -> None:
@@ -169,6 +169,11 @@ class Writer:
     def leave(self) -> None:
         """One level up."""
         self._levels -= 1
+
+
+def too_deep(limit: int, levels: int) -> LimitError:
+    """What is nested too deep, or contains itself."""
+    return LimitError("nesting of a value", limit, levels, "make it flatter; this limit cannot be raised")
 
 
 def _write_tuple(writer: Writer, value: tuple[Any, ...]) -> None:
@@ -190,7 +195,7 @@ def _write_frozenset(writer: Writer, value: frozenset[Any]) -> None:
 
 def _check_crowd(keys: Collection[Any]) -> None:
     if crowd := crowd_of(keys):
-        raise LimitError(WHAT, MOST, crowd)
+        raise LimitError(WHAT, MOST, crowd, "use other keys, or a list; this limit cannot be raised")
 
 
 def size_of(scalars: Collection[Any], kinds: set[type]) -> int:
@@ -303,7 +308,7 @@ def _write_class(writer: Writer, value: type[Any]) -> None:
 def _write_other(writer: Writer, value: object) -> None:
     definition = definition_of(value)
     if definition is None:
-        raise Refused("", type_name(type(value)))
+        raise Refused("", type_name(type(value)), what_instead(type(value)))
     definition_id, captured = definition
     writer.pair(tags.DEFINITION, definition_id)
     if captured is None:
