@@ -13,8 +13,10 @@ Rules:
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
+from itertools import count
 from typing import Any, Final, NamedTuple, Protocol
 
 import cbor2
@@ -30,6 +32,8 @@ _MARK: Final = mark(AES_GCM)
 LARGEST: Final = 32 * 1024 * 1024  # what a row may expand to; it may hold a few values
 NONCE_BYTES: Final = 12
 KEY_BYTES: Final = 32
+VALUES_PER_KEY: Final = 2**32  # with random nonces of 96 bits; beyond it two of them may be equal
+log = logging.getLogger("tenuto.codec")
 _PLAIN, _COMPRESSED = b"\x00", b"\x01"
 
 
@@ -112,6 +116,7 @@ class Encryption:
         if self._current not in keys:
             raise ConfigError(f"there is no encryption key {self._current!r} among {', '.join(map(repr, keys))}")
         self._ciphers = {key_id: _cipher(key) for key_id, key in keys.items()}
+        self._sealed = count(1)  # values this process has sealed with the current key
         self._zlib = ZlibCodec() if compress else None
         self._accept_plain = accept_plain
 
@@ -125,6 +130,14 @@ class Encryption:
 
     def seal(self, data: bytes, place: Place, *, travels: bool = False) -> bytes:
         """The value, to be opened only with the key and for this place."""
+        number = next(self._sealed)
+        if number in (VALUES_PER_KEY // 2, VALUES_PER_KEY):
+            log.warning(
+                "this process alone has sealed %s values with key %r, which is good for %s: add a new key",
+                f"{number:,}",
+                self._current,
+                f"{VALUES_PER_KEY:,}",
+            )
         nonce = os.urandom(NONCE_BYTES)
         hidden = self._ciphers[self._current].encrypt(nonce, self._shortened(data), place.encoded())
         parts: list[Any] = [self._current, nonce, hidden]

@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tenuto.codec import sealing
 from tenuto.codec.sealing import LARGEST, Compression, Encryption, Place, is_sealed
 from tenuto.codec.values import dump
 from tenuto.errors import ConfigError, DecodingError
@@ -130,3 +131,17 @@ def test_compression_makes_long_values_shorter_and_leaves_the_rest() -> None:
     assert codec.open(stored, HERE) == long
     assert codec.open(SECRET, HERE) == codec.seal(SECRET, HERE) == SECRET
     assert codec.origin(stored) is None
+
+
+def test_a_key_that_has_sealed_what_it_is_good_for_is_warned_about(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert sealing.VALUES_PER_KEY == 2**32  # as docs/howto/encryption.md says
+    monkeypatch.setattr(sealing, "VALUES_PER_KEY", 4)
+    codec = Encryption({"2026": KEY})
+    said: list[int] = []
+    for _ in range(6):
+        codec.seal(SECRET, HERE)
+        said.append(len(caplog.records))
+    assert said == [0, 1, 1, 2, 2, 2]
+    assert "sealed 4 values with key '2026', which is good for 4: add a new key" in caplog.text
