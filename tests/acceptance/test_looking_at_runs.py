@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,8 +14,11 @@ from tenuto import join as tenuto_join
 from tenuto.codec.rows import INPUT_KEY, STATE_KEY, VERSION_KEY
 from tenuto.codec.values import dump
 from tenuto.errors import JoinError, RunCancelledError, RunFailedError, StepExhaustedError
+from tenuto.host.engine import NativeEngine
 from tenuto.model.durations import point
 from tenuto.store.port import NewRun, RunningStep
+from tenuto.store.urls import store_of
+from tenuto.system import REAL, Pace
 
 log: list[str] = []
 
@@ -248,9 +252,8 @@ async def test_a_step_under_way_is_said_to_run_with_its_worker_attempt_and_start
 async def test_a_step_under_way_for_a_second_is_seen_without_its_code(
     lasting_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tenuto.host import under_way
-
-    monkeypatch.setattr(under_way, "EVERY", 0.05)
+    attentive = replace(REAL, pace=Pace(notes=0.05))
+    monkeypatch.setattr("tenuto.app._engine_of", lambda url, *rest: NativeEngine(store_of(url), *rest[:2], attentive))
     Gate.open = asyncio.Event()
     async with Tenuto(lasting_url, grace=1) as app, Tenuto(lasting_url, worker=False) as other:
         monkeypatch.setattr(other.engine.definitions, "workflow", lambda target: None)  # type: ignore[attr-defined]

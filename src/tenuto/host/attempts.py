@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import Executor
 from typing import Final
 
 from tenuto.errors import EnvironmentFault
@@ -13,11 +12,25 @@ from tenuto.kernel.commands import RunRollback, RunStep
 from tenuto.kernel.operations import Err, Ok, TimedOut
 from tenuto.model.steps import Attempt
 from tenuto.store.port import Store
+from tenuto.system import REAL, System
 
-__all__ = ["HostedAttempt"]
+__all__ = ["HostedAttempt", "Workplace"]
 
 
 WRITE_EVERY: Final = 1.0  # seconds between two heartbeats that are stored
+
+
+class Workplace:
+    """What the attempts of one worker share."""
+
+    __slots__ = ("entropy", "pace", "runner", "store", "system")
+
+    def __init__(self, store: Store, system: System = REAL) -> None:
+        self.store = store
+        self.system = system
+        self.entropy = system.entropy
+        self.pace = system.pace
+        self.runner = system.runner()
 
 
 class HostedAttempt(Attempt):
@@ -26,22 +39,20 @@ class HostedAttempt(Attempt):
     `owner`: a task without a run, whose details go with it.
     """
 
-    __slots__ = ("_beats", "_command", "_loop", "_owner", "_store", "_threads", "began")
+    __slots__ = ("_beats", "_command", "_loop", "_owner", "_place", "began")
 
     def __init__(
         self,
-        store: Store,
+        place: Workplace,
         command: RunStep | RunRollback,
         run_id: str | None,
-        threads: Executor | None,
         owner: str | None = None,
     ) -> None:
         self.of = self._command = command  # all of it is set here: one is made for every step
         self.run_id = run_id
         self.details = None
         self.cancelled = False
-        self._store = store
-        self._threads = threads
+        self._place = place
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self.began = self._loop.time()
@@ -56,7 +67,7 @@ class HostedAttempt(Attempt):
         self._beats.note(details)
 
     def _listen(self) -> _Heartbeats:
-        return _Heartbeats(self._store, self._command.key, self._owner or self.run_id)
+        return _Heartbeats(self._place.store, self._command.key, self._owner or self.run_id)
 
     async def outcome(self) -> Ok | Err | TimedOut:
         """How it ended. To be awaited in a context of its own."""
@@ -70,7 +81,7 @@ class HostedAttempt(Attempt):
         outcome: Ok | Err | TimedOut
         if timeout_ms is None and heartbeat_ms is None:
             try:
-                outcome = await perform(command, self, self._threads)
+                outcome = await perform(command, self, self._place.runner)
             except asyncio.CancelledError:
                 self.cancelled = True
                 raise
@@ -83,12 +94,14 @@ class HostedAttempt(Attempt):
         return outcome
 
     async def _recall(self, key: str) -> None:
-        self.details = await insist(f"the details of {key} could not be read", lambda: self._store.details(key))
+        store = self._place.store
+        what = f"the details of {key} could not be read"
+        self.details = await insist(what, lambda: store.details(key), self._place.pace.retry)
 
     async def _limited(self, timeout_ms: int | None, heartbeat_ms: int | None) -> Ok | Err | TimedOut:
         """Cancelled at its timeout or after too long a silence. Cancelled from outside it raises."""
         beats = self._beats = self._listen()
-        work = asyncio.create_task(perform(self._command, self, self._threads))
+        work = asyncio.create_task(perform(self._command, self, self._place.runner))
         silence = asyncio.create_task(beats.silence(heartbeat_ms))
         timeout = None if timeout_ms is None else timeout_ms / 1000
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from tenuto.errors import CommitUnknownError, EnvironmentFault
 
@@ -19,8 +19,6 @@ __all__ = ["again", "insist", "made_certain"]
 T = TypeVar("T")
 
 log = logging.getLogger("tenuto.host")
-
-AGAIN: Final = 1.0  # seconds between two tries
 
 
 async def made_certain(call: Callable[[], Awaitable[T]]) -> T:
@@ -39,11 +37,11 @@ async def again(unknown: CommitUnknownError, call: Callable[[], Awaitable[T]]) -
         raise CommitUnknownError(f"{unknown.args[0]}; asking again failed: {error}") from error
 
 
-async def insist(what: str, call: Callable[[], Awaitable[T]]) -> T:
-    """What a call gives that may be made again and again, once the store can be had."""
+async def insist(what: str, call: Callable[[], Awaitable[T]], pause: float) -> T:
+    """What a call gives that may be made again and again, once the store can be had. `pause`: seconds between tries."""
     while True:
         try:
             return await call()
         except EnvironmentFault as error:
             log.warning("%s: %s", what, error)
-        await asyncio.sleep(AGAIN)
+        await asyncio.sleep(pause)

@@ -16,12 +16,12 @@ from tenuto.host.explain import Explanation
 from tenuto.host.hooks import check_tokens, hooks_of, open_again
 from tenuto.host.limits import Limits, under_limits
 from tenuto.host.timers import open_timers
-from tenuto.host.under_way import EVERY
 from tenuto.kernel.location import parse, text
 from tenuto.kernel.records import Mail, MailKind, Rows
 from tenuto.kernel.rewind import Undone, recover, rewind
 from tenuto.model.durations import Duration, milliseconds
 from tenuto.store.port import CLOSED, Lease, RunRecord, Store, TurnCommit
+from tenuto.system import System
 
 __all__ = ["Controlling"]
 
@@ -33,6 +33,7 @@ class Controlling:
 
     store: Store
     limits: Limits
+    system: System
     definitions: Definitions
 
     if TYPE_CHECKING:
@@ -133,7 +134,7 @@ class Controlling:
 
         A step that another process has just begun, and whose code is not loaded here, is seen once it was noted.
         """
-        until = asyncio.get_running_loop().time() + 2 * EVERY
+        until = asyncio.get_running_loop().time() + 2 * self.system.pace.notes
         while True:
             explanation = await self.explain(run_id)
             if explanation.status in CLOSED:

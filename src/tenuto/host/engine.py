@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -59,6 +58,7 @@ from tenuto.model.ids import short_name
 from tenuto.model.state import answer_query
 from tenuto.store.endings import SINGLES
 from tenuto.store.port import CLOSED, NewRun, RunFilter, RunRecord, Store
+from tenuto.system import REAL, Entropy, System
 
 __all__ = ["NativeEngine"]
 
@@ -66,30 +66,33 @@ __all__ = ["NativeEngine"]
 _prefix = lru_cache(maxsize=1024)(short_name)  # of the ids that are made for runs
 
 
-def _new_id(target: str, now: int) -> str:
+def _new_id(target: str, now: int, entropy: Entropy) -> str:
     """An id for a run without one. It begins with the time, so that runs of one moment lie together in the store's
     trees: with chance alone, every turn of a group would write a page of its own."""
-    return f"{_prefix(target)}-{now:011x}{secrets.token_hex(6)}"
+    return f"{_prefix(target)}-{now:011x}{entropy.token(6).hex()}"
 
 
 class NativeEngine(Scheduling, Queueing, Controlling):
     """Every verb of the app, on a store of ours."""
 
-    def __init__(self, store: Store, options: WorkerOptions | None, limits: Limits | None = None) -> None:
+    def __init__(
+        self, store: Store, options: WorkerOptions | None, limits: Limits | None = None, system: System = REAL
+    ) -> None:
         self.store = store
+        self.system = system
         self.limits = limits if limits is not None else Limits()
         self.page_size = self.limits.page
         store.limit_messages(self.limits.buffered_messages)
         self.definitions = Definitions()
         self._programs = Programs(store)
-        self._waiters = Waiters(store, lambda: self._worker is not None and self._worker.busy, self._will_be_told)
+        self._waiters = Waiters(store, self._is_busy, self._will_be_told, system.pace)
         self._worker: Worker | None = None
         self._options = options  # None: a client only
 
     async def open(self) -> None:
         await self.store.open()
         if self._options is not None:
-            self._worker = Worker(self.store, tell=self._waiters.tell, limits=self.limits, **self._options)
+            self._worker = Worker(self.store, self.system, tell=self._waiters.tell, limits=self.limits, **self._options)
             try:
                 with self.limits.in_force():  # in all that it starts
                     await self._worker.start()
@@ -109,6 +112,9 @@ class NativeEngine(Scheduling, Queueing, Controlling):
         """Lets a worker that is being closed not wait for work in flight."""
         if self._worker is not None:
             self._worker.hurry()
+
+    def _is_busy(self) -> bool:
+        return self._worker is not None and self._worker.busy
 
     def _will_be_told(self, run_id: str) -> bool:
         return self._worker is not None and self._worker.will_tell(run_id)
@@ -131,9 +137,7 @@ class NativeEngine(Scheduling, Queueing, Controlling):
         or_ended: bool = False,
     ) -> Ending | None:
         """Waits until something is true (of a run); `TimeoutError`. `or_ended`: or a worker here tells of its end."""
-        if timeout is None:
-            return await self._waiters.until(run_id, reached, or_ended=or_ended)
-        async with asyncio.timeout(milliseconds(timeout) / 1000):
+        async with asyncio.timeout(None if timeout is None else milliseconds(timeout) / 1000):
             return await self._waiters.until(run_id, reached, or_ended=or_ended)
 
     # --- starting and finding
@@ -166,8 +170,7 @@ class NativeEngine(Scheduling, Queueing, Controlling):
                     if_exists = "same"  # nobody knew what became of the first attempt: what is there may be ours
             if created:
                 return new.id
-            known = await self._known(new, first.input, if_exists)
-            if known is not None:
+            if (known := await self._known(new, first.input, if_exists)) is not None:
                 return known
 
     async def _known(self, new: NewRun, call: bytes | None, if_exists: IfExists) -> str | None:
@@ -187,7 +190,7 @@ class NativeEngine(Scheduling, Queueing, Controlling):
         asked = options.get("id")
         assert first.counters is not None  # noqa: S101  # as `create` makes it
         return NewRun(
-            check_name(asked) if asked is not None else _new_id(target, first.counters.started_at),
+            check_name(asked) if asked is not None else _new_id(target, first.counters.started_at, self.system.entropy),
             target,
             RunEncoder().encode(first).puts,
             definition=first.version or "",
@@ -266,7 +269,8 @@ class NativeEngine(Scheduling, Queueing, Controlling):
             ending = await self.wait_until(look.has_ended, timeout, run_id, or_ended=True)
         if ending is None:
             key = {"completed": OUTPUT_KEY, "failed": ERROR_KEY}.get(look.status)
-            ending = Ending(look.status, b"" if key is None else await self._single(run_id, key))
+            row = b"" if key is None else dict(await self.store.rows(run_id, key)).get(key, b"")
+            ending = Ending(look.status, row)
         if ending.status in ("failed", "cancelled"):
             ending = ending._replace(notes=await self._undone_badly(run_id, ending.status))
         return ending
@@ -274,8 +278,7 @@ class NativeEngine(Scheduling, Queueing, Controlling):
     async def _undone_badly(self, run_id: str, status: str) -> tuple[str, ...]:
         """Which rollback handlers failed, for the error of a run that ended so. Looked for in few rows first."""
         with suppress(EnvironmentFault, RunNotFoundError):  # how it ended is known: no note is worth another error
-            metadata = [decode_metadata(value) for _, value in await self.store.rows(run_id, METADATA_PREFIX)]
-            if any(map(has_failed, metadata)):
+            if any(has_failed(decode_metadata(value)) for _, value in await self.store.rows(run_id, METADATA_PREFIX)):
                 return notes_of(await self._rows(run_id), status)
         return ()
 
@@ -361,7 +364,7 @@ class NativeEngine(Scheduling, Queueing, Controlling):
         retry_for: Duration,
     ) -> Any:
         """Sends an update and waits for its answer; `UpdateRejectedError`, `UpdateFailedError`."""
-        key = check_name(update_id) if update_id is not None else secrets.token_hex(8)
+        key = check_name(update_id) if update_id is not None else self.system.entropy.token(8).hex()
         until = await self.store.now() + milliseconds(retry_for)
         while True:
             try:
@@ -385,10 +388,6 @@ class NativeEngine(Scheduling, Queueing, Controlling):
         if record is None:
             raise RunNotFoundError(f"there is no run {run_id!r}")
         return record
-
-    async def _single(self, run_id: str, key: bytes) -> bytes:
-        """A row there is one of, without the history around it."""
-        return dict(await self.store.rows(run_id, key)).get(key, b"")
 
     async def _rows(self, run_id: str) -> Rows:
         return decode_rows(run_id, await self.store.rows(run_id))[0]

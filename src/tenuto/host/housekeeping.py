@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
@@ -23,18 +22,16 @@ from tenuto.host.schedules import ON_TIME_MS, firing_of, nominal_id
 from tenuto.kernel.records import Mail, MailKind
 from tenuto.store.housekeeping import DueSchedule, Fired, Firing
 from tenuto.store.port import SCHEDULE, NewRun, Outgoing, Store
+from tenuto.system import REAL, System
 
-__all__ = ["BACKGROUND", "POLL_FOR_OTHERS", "Housekeeper"]
+__all__ = ["BACKGROUND", "Housekeeper"]
 
 log = logging.getLogger("tenuto.host")
 
 BACKGROUND: Final = ("timers", "sweep", "schedules", "janitor")
-POLL: Final = 1.0  # seconds
-POLL_FOR_OTHERS: Final = 3.0  # the same for work that another worker does: it may be dead, and its lease not over yet
 FIRED_AT_ONCE: Final = 100
 DELETED_AT_ONCE: Final = 500  # runs per transaction of the janitor
 PAUSE_LONGEST: Final = 600.0  # seconds between two looks for what is old
-MEASURED_EVERY: Final = 2.0  # seconds
 
 
 class Housekeeper:
@@ -48,6 +45,7 @@ class Housekeeper:
         lease_ms: int,
         retention_ms: int | None,
         poke: Callable[[], None],
+        system: System = REAL,
     ) -> None:
         self._store = store
         self._definitions = definitions
@@ -55,6 +53,8 @@ class Housekeeper:
         self._ttl_ms = max(1, lease_ms // 2)
         self._retention_ms = retention_ms  # None: nothing is ever deleted
         self._poke = poke
+        self._monotonic = system.clock.monotonic
+        self._pace = system.pace
         self._held: frozenset[str] = frozenset()
         self._until = 0.0
         self._strange: set[tuple[str, int]] = set()  # schedules that were complained about, and their revision
@@ -74,11 +74,11 @@ class Housekeeper:
 
     def holds(self, name: str) -> bool:
         """Whether this work falls to us, as far as we know."""
-        return name in self._held and time.monotonic() < self._until
+        return name in self._held and self._monotonic() < self._until
 
     async def take(self) -> None:
         """Takes the leases that are free and renews those that are held."""
-        asked = time.monotonic()
+        asked = self._monotonic()
         try:
             taken = await self._store.take_background(BACKGROUND, self._owner(), self._ttl_ms)
         except EnvironmentFault as error:
@@ -88,7 +88,7 @@ class Housekeeper:
 
     async def _keep(self) -> None:
         while True:
-            await asyncio.sleep(self._ttl_ms / 3000)
+            await asyncio.sleep(self._ttl_ms / 1000 * self._pace.renew)
             await self.take()
 
     # --- schedules
@@ -96,13 +96,13 @@ class Housekeeper:
     async def _schedule(self) -> None:
         again = 0.0
         while True:
-            wait = POLL
-            if self.holds("schedules") or time.monotonic() >= again:
-                again = time.monotonic() + POLL_FOR_OTHERS
+            wait = self._pace.poll
+            if self.holds("schedules") or self._monotonic() >= again:
+                again = self._monotonic() + self._pace.others
                 try:
                     following = await self.fire_schedules()
                     if following is not None:
-                        wait = max(0.0, min(POLL, (following - await self._store.now()) / 1000))
+                        wait = max(0.0, min(self._pace.poll, (following - await self._store.now()) / 1000))
                 except EnvironmentFault as error:
                     log.warning("schedules could not be looked at: %s", error)
             await asyncio.sleep(wait)
@@ -201,7 +201,7 @@ class Housekeeper:
         while True:
             if self.holds("janitor"):
                 await self.update_statistics()
-            await asyncio.sleep(MEASURED_EVERY)
+            await asyncio.sleep(self._pace.statistics)
 
     async def update_statistics(self) -> None:
         """Lets the store's plans keep up with its growth. Without that all is slower and nothing is wrong."""

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
+from base64 import urlsafe_b64encode
 from collections.abc import Callable
-from concurrent.futures import Executor
 from functools import partial
 from typing import TypeAlias
 
 from tenuto.codec.values import dump
 from tenuto.errors import HookTakenError
-from tenuto.host.attempts import HostedAttempt
+from tenuto.host.attempts import HostedAttempt, Workplace
 from tenuto.host.certainty import insist
 from tenuto.host.effects import token_hash
 from tenuto.host.runners import Call, Runners, Work
@@ -19,7 +18,6 @@ from tenuto.kernel.commands import RegisterHook, RunRollback, RunStep
 from tenuto.kernel.facts import Done
 from tenuto.kernel.location import Location
 from tenuto.kernel.operations import Err, Ok
-from tenuto.store.port import Store
 
 __all__ = ["InlineWork"]
 
@@ -29,11 +27,10 @@ Told: TypeAlias = Callable[[Done], None]
 class InlineWork:
     """The work of one run; `done` is given how each of it ended. What is stopped says nothing any more."""
 
-    __slots__ = ("_runners", "_under_way", "store", "threads")
+    __slots__ = ("_runners", "_under_way", "place")
 
-    def __init__(self, store: Store, runners: Runners, threads: Executor) -> None:
-        self.store = store
-        self.threads = threads
+    def __init__(self, place: Workplace, runners: Runners) -> None:
+        self.place = place
         self._runners = runners
         self._under_way: dict[tuple[Location, int], Work] = {}
 
@@ -68,10 +65,13 @@ class InlineWork:
 
     async def _open_hook(self, run_id: str, command: RegisterHook, done: Told) -> None:
         """The lookup row holds a hash; the token itself lives only in history. Minted here, never by workflow code."""
-        token = command.token if command.token is not None else secrets.token_urlsafe(24)
+        place = self.place
+        token = command.token if command.token is not None else urlsafe_b64encode(place.entropy.token(24)).decode()
         digest = token_hash(token)
         opened = await insist(
-            f"a hook of run {run_id} could not be opened", lambda: self.store.open_hook(run_id, command.key, digest)
+            f"a hook of run {run_id} could not be opened",
+            lambda: place.store.open_hook(run_id, command.key, digest),
+            place.pace.retry,
         )
         outcome = Ok(token.encode()) if opened else Err(dump(HookTakenError(f"another open run has {token!r}")))
         self.end(Done(command.location, 0, outcome), done)
@@ -88,7 +88,7 @@ class _Attempt(HostedAttempt):
     __slots__ = ("_done", "_work", "task")
 
     def __init__(self, of: InlineWork, run_id: str, command: RunStep | RunRollback, done: Told) -> None:
-        super().__init__(of.store, command, run_id, of.threads)
+        super().__init__(of.place, command, run_id)
         self.task: asyncio.Task[None] | None = None
         self._work = of
         self._done = done

@@ -7,25 +7,23 @@ before did not. Where every worker is busy for one lease, a busy one takes them.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from typing import Final
 
 from tenuto.store.port import Store
 from tenuto.store.quarantine import Suspects, quarantine_ms
+from tenuto.system import REAL, System
 
-__all__ = ["REVIEW_EVERY", "Quarantine"]
-
-LOOK_EVERY: Final = 1.0  # seconds
-REVIEW_EVERY: Final = 0.1  # seconds, while suspects are held
+__all__ = ["Quarantine"]
 
 
 class Quarantine:
     """The suspects of one worker."""
 
-    def __init__(self, store: Store, lease_ms: int) -> None:
+    def __init__(self, store: Store, lease_ms: int, system: System = REAL) -> None:
         self._store = store
         self._lease_ms = lease_ms
+        self._monotonic = system.clock.monotonic
+        self._every = system.pace.reclaim
         self._held: dict[str, float] = {}  # suspects, and until when they are not trusted
         self._claiming = False
         self._next_look = 0.0
@@ -44,10 +42,10 @@ class Quarantine:
 
     async def is_called_for(self, *, busy: bool) -> bool:
         """Whether suspects wait for this worker. Asked for often, and seldom looked up."""
-        now = time.monotonic()
+        now = self._monotonic()
         if now < self._next_look:
             return False
-        self._next_look = now + LOOK_EVERY
+        self._next_look = now + self._every
         return await self._store.has_suspects(self._waited(busy))
 
     async def claim(
@@ -63,7 +61,7 @@ class Quarantine:
         self._claiming = True
         try:
             found = await self._store.claim_suspects(worker_id, known, queues, group, self._waited(busy))
-            until = time.monotonic() + quarantine_ms(found.survived_ms) / 1000
+            until = self._monotonic() + quarantine_ms(found.survived_ms) / 1000
             self._held = dict.fromkeys([claim.lease.run_id for claim in found.runs], until)
             self._held |= dict.fromkeys([task.id for task in found.tasks], until)
             return found
@@ -73,7 +71,7 @@ class Quarantine:
     async def review(self, worker_id: str) -> None:
         """Trusts those that have come further or have lived long enough."""
         left = set(await self._store.still_suspect(worker_id))
-        now = time.monotonic()
+        now = self._monotonic()
         self._held = {key: until for key, until in self._held.items() if key in left and now < until}
         if not self._held:
             self._next_look = 0.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
@@ -22,6 +21,7 @@ from tenuto.model.tasks import Elsewhere, queued_step
 from tenuto.store.endings import cancelled_task
 from tenuto.store.port import CLOSED, OPEN, NewRun, RunFilter, Store
 from tenuto.store.queues import QueueLimits, QueueRecord
+from tenuto.system import System
 
 __all__ = ["LimitOptions", "Queueing", "Verb"]
 
@@ -56,6 +56,7 @@ class Queueing:
 
     store: Store
     limits: Limits
+    system: System
     page_size: int = 500
 
     if TYPE_CHECKING:
@@ -110,7 +111,7 @@ class Queueing:
         if isinstance(task, str) and "//" not in task:
             task = await self._step_named(task)
         operation = queued_step("app.enqueue", task, tuple(args), options)
-        task_id = f"{short_name(operation.call.target)[:NAME_CHARACTERS]}-{secrets.token_hex(8)}"
+        task_id = f"{short_name(operation.call.target)[:NAME_CHARACTERS]}-{self.system.entropy.token(8).hex()}"
         new = EnqueueTask.of(operation, (operation.spec.name,), task_id)
         stored = await made_certain(lambda: self.store.enqueue(new))
         self.poke()

@@ -1,10 +1,9 @@
-"""Performs attempts of steps and rollback handlers; `def` ones in threads."""
+"""Performs attempts of steps and rollback handlers."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Executor
 from typing import Any, cast
 
 from tenuto.codec.values import dump, dump_result
@@ -14,11 +13,12 @@ from tenuto.kernel.interrupts import is_imposed
 from tenuto.kernel.operations import Err, Ok
 from tenuto.model.durations import milliseconds
 from tenuto.model.steps import Attempt, run_attempt, run_rollback
+from tenuto.system import LOOP_THREADS, Runner
 
 __all__ = ["perform"]
 
 
-async def perform(command: RunStep | RunRollback, attempt: Attempt, threads: Executor | None = None) -> Ok | Err:
+async def perform(command: RunStep | RunRollback, attempt: Attempt, runner: Runner = LOOP_THREADS) -> Ok | Err:
     """How one attempt ended. The value is encoded at once, so that later mutation cannot reach history.
 
     To be awaited in a context of the attempt's own.
@@ -26,10 +26,10 @@ async def perform(command: RunStep | RunRollback, attempt: Attempt, threads: Exe
     try:
         if isinstance(command, RunStep):
             call: Any = command.call  # the model's own, opaque to the kernel
-            value: Any = await run_attempt(call, attempt, threads)
+            value: Any = await run_attempt(call, attempt, runner)
         else:
             handler = cast("Callable[[Any], object]", command.handler)
-            await run_rollback(handler, command.result, attempt, threads)
+            await run_rollback(handler, command.result, attempt, runner)
             value = None
     except asyncio.CancelledError as error:
         current = asyncio.current_task()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 
 from tenuto.codec.records import decode_mail
 from tenuto.codec.rows import EncodedBatch, RunEncoder, decode_rows, mail_key
 from tenuto.codec.values import dump, load
 from tenuto.errors import LimitError, RecordError, TenutoError
+from tenuto.host.attempts import Workplace
 from tenuto.host.collector import CollectorPaused
 from tenuto.host.commit import Committer
 from tenuto.host.contents import Contents
@@ -59,7 +59,7 @@ class HeldRun:
         committer: Committer,
         definitions: Definitions,
         programs: Programs,
-        threads: Executor,
+        place: Workplace,
         runners: Runners,
         rounds: Rounds,
         capability: str,
@@ -71,7 +71,7 @@ class HeldRun:
         self._committer = committer
         self._definitions = definitions
         self._programs = programs
-        self._work = InlineWork(store, runners, threads)
+        self._work = InlineWork(place, runners)
         self._rounds = rounds
         self._capability = capability
         self._tell = tell  # those who wait for something about this run

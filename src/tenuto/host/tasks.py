@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from tenuto.codec.values import dump, load
-from tenuto.host.attempts import HostedAttempt
+from tenuto.host.attempts import HostedAttempt, Workplace
 from tenuto.host.certainty import insist
 from tenuto.host.definitions import Definitions
 from tenuto.host.waiters import Ending
@@ -21,7 +19,8 @@ from tenuto.kernel.operations import Err, Ok, StepSpec, TimedOut
 from tenuto.kernel.retries import GiveUp, Retry, judge
 from tenuto.model.definitions import Step
 from tenuto.model.steps import Implementation, StepCall
-from tenuto.store.port import ClaimedTask, Store, TaskEnd
+from tenuto.store.port import ClaimedTask, TaskEnd
+from tenuto.system import Lock
 
 __all__ = ["Tasks"]
 
@@ -48,22 +47,21 @@ class Tasks:
 
     def __init__(
         self,
-        store: Store,
+        place: Workplace,
         definitions: Definitions,
-        threads: Executor,
         tell: Callable[[str, Ending | None], None],
         ended: Callable[[], None],
     ) -> None:
-        self._store = store
+        self._place = place
+        self._store = place.store
         self._definitions = definitions
-        self._threads = threads
         self._tell = tell  # those who wait for a task
         self._ended = ended  # a place is free again
         self._claimed: dict[str, ClaimedTask] = {}
         self._attempting: set[str] = set()  # those whose step is running: only then can one be stopped
         self._stopped: set[str] = set()  # those that were asked to stop and are stopping
         self._begun: set[str] = set()  # those whose step has begun, until their end is stored (P2)
-        self._beginning = threading.Lock()  # a `def` begins in a thread of its own, when one is free
+        self._beginning = Lock()  # a `def` begins in a thread of its own, when one is free
         self._closed = False
         self.under_way: dict[str, asyncio.Task[None]] = {}
 
@@ -125,7 +123,7 @@ class Tasks:
         async def store() -> bool:
             return await self._store.end_task(await self._ending(task, step, outcome))
 
-        await insist(f"the end of task {task.id} could not be stored", store)
+        await insist(f"the end of task {task.id} could not be stored", store, self._place.pace.retry)
 
     async def _attempt(self, task: ClaimedTask, step: Step[..., Any]) -> Ok | Err | TimedOut | None:
         """How the attempt went; None: it was asked to stop, and has."""
@@ -136,7 +134,7 @@ class Tasks:
         command = RunStep(place, task.attempt, call, spec, task.id)
         self._attempting.add(task.id)
         try:
-            return await HostedAttempt(self._store, command, task.run_id, self._threads, owner=task.id).outcome()
+            return await HostedAttempt(self._place, command, task.run_id, owner=task.id).outcome()
         except asyncio.CancelledError:
             current = asyncio.current_task()
             if task.id not in self._stopped or current is None:

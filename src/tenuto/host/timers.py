@@ -5,33 +5,35 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final
 
 from tenuto.errors import EnvironmentFault
-from tenuto.host.housekeeping import POLL_FOR_OTHERS
 from tenuto.kernel.batch import Batch
 from tenuto.kernel.location import text
 from tenuto.kernel.records import Flag, Message, Rows, Sleep, Step, StepStatus
 from tenuto.store.port import NewTimer, Store
+from tenuto.system import REAL, System
 
 __all__ = ["DueTimers", "open_timers", "wait_at_most"]
 
 log = logging.getLogger("tenuto.host")
 
-POLL: Final = 1.0  # seconds
 AT_ONCE: Final = 500  # timers fired in one transaction
 
 
 class DueTimers:
     """Fires what is due: where this worker does it for all (`is_ours`), and where its own runs wait."""
 
-    def __init__(self, store: Store, is_ours: Callable[[], bool], poke: Callable[[], None]) -> None:
+    def __init__(
+        self, store: Store, is_ours: Callable[[], bool], poke: Callable[[], None], system: System = REAL
+    ) -> None:
         self._store = store
         self._is_ours = is_ours
         self._poke = poke
+        self._monotonic = system.clock.monotonic
+        self._pace = system.pace
         self._changed = asyncio.Event()
         self._next: int | None = None
 
@@ -44,17 +46,17 @@ class DueTimers:
         """The loop that looks for them."""
         due = 0.0  # when to look although another worker does it for all: at once, and where our own runs wait
         while True:
-            if self._changed.is_set() or self._is_ours() or time.monotonic() >= due:
+            if self._changed.is_set() or self._is_ours() or self._monotonic() >= due:
                 self._changed.clear()
-                due = time.monotonic() + POLL
+                due = self._monotonic() + self._pace.poll
                 try:
                     self._next = await self._store.fire_timers(AT_ONCE)
                     self._poke()
                     left = math.inf if self._next is None else self._next - await self._store.now()
-                    due = time.monotonic() + min(POLL_FOR_OTHERS, left / 1000)
+                    due = self._monotonic() + min(self._pace.others, left / 1000)
                 except EnvironmentFault as error:
                     log.warning("timers could not be looked at: %s", error)
-            await wait_at_most(max(0.0, min(POLL, due - time.monotonic())), self._changed)
+            await wait_at_most(max(0.0, min(self._pace.poll, due - self._monotonic())), self._changed)
 
 
 async def wait_at_most(seconds: float, event: asyncio.Event) -> None:

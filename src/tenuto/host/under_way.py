@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Set
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from tenuto.kernel.location import Location, text
 from tenuto.store.port import RunningStep, Store
 
 __all__ = ["AttemptUnderWay", "UnderWay"]
-
-EVERY: Final = 1.0  # seconds between two looks; what is over between them is never noted
 
 
 class AttemptUnderWay(NamedTuple):
@@ -24,22 +22,30 @@ class AttemptUnderWay(NamedTuple):
 
 
 class UnderWay:
-    """The notes of one worker. They change only when a step has been under way for a second, and when that one ends."""
+    """The notes of one worker. They change only when a step has been under way for a while, and when that one ends.
+
+    `every`: seconds between two looks; what is over between them is never noted.
+    """
 
     def __init__(
-        self, store: Store, worker_id: Callable[[], str], attempts: Callable[[], Iterable[AttemptUnderWay]]
+        self,
+        store: Store,
+        worker_id: Callable[[], str],
+        attempts: Callable[[], Iterable[AttemptUnderWay]],
+        every: float,
     ) -> None:
         self._store = store
         self._worker_id = worker_id
         self._attempts = attempts
+        self._every = every
         self._noted: dict[AttemptUnderWay, RunningStep] = {}
 
     async def note(self) -> None:
         """Looks again and again."""
         while True:
-            await asyncio.sleep(EVERY)
+            await asyncio.sleep(self._every)
             here = asyncio.get_running_loop().time()
-            lasting = dict.fromkeys(attempt for attempt in self._attempts() if here - attempt.began >= EVERY)
+            lasting = dict.fromkeys(attempt for attempt in self._attempts() if here - attempt.began >= self._every)
             if lasting.keys() != self._noted.keys():
                 await self._change(lasting.keys())
 

@@ -14,21 +14,17 @@ from typing import Final, NamedTuple
 
 from tenuto.errors import EnvironmentFault
 from tenuto.store.port import Store
+from tenuto.system import REAL, Pace
 
 __all__ = ["Ending", "Waiters"]
 
 log = logging.getLogger("tenuto.host")
 
-POLL: Final = 1.0  # seconds: the net under notifications that were lost
-SHORTEST_REST: Final = 0.002  # seconds
 REST_FOUND: Final = 0.1  # seconds of rest for each second of looking, after which there was something to tell
 REST_BUSY: Final = 20.0  # the same when there was nothing, and a worker here has work
-ALL_EVERY: Final = 0.5  # seconds: a run that a worker here has may be ended by somebody else all the same
-LONGEST_REST: Final = 0.05  # seconds
 LOOKS: Final = 20  # between two rests
 LOOKS_IDLE: Final = 500  # the same where no worker here has had work for a while: nobody is held up by them
 IDLE_AFTER: Final = 0.2  # seconds
-REST_TOLD: Final = 0.005  # seconds, where all who wait will be told: they may be let go of any time
 
 
 class Ending(NamedTuple):
@@ -62,10 +58,15 @@ class Waiters:
     """Who waits, by run. Of one event loop. `busy`: whether a worker here has work, which looking would slow down."""
 
     def __init__(
-        self, store: Store, busy: Callable[[], bool], told: Callable[[str], bool] = lambda run_id: False
+        self,
+        store: Store,
+        busy: Callable[[], bool],
+        told: Callable[[str], bool] = lambda run_id: False,
+        pace: Pace = REAL.pace,
     ) -> None:
         self._store = store
         self._busy = busy
+        self._pace = pace
         self._told = told  # whether a worker here has that run, and will tell
         self._waiting: dict[str, list[_Waiter]] = {}
         self._listening: asyncio.Task[None] | None = None
@@ -125,15 +126,15 @@ class Waiters:
                 self._come.clear()
                 await self._come.wait()
             try:
-                mark = await self._store.changed(mark, POLL)
+                mark = await self._store.changed(mark, self._pace.poll)
             except EnvironmentFault as error:
                 log.warning("news could not be heard: %s", error)
-                await asyncio.sleep(POLL)
+                await asyncio.sleep(self._pace.retry)
             now = asyncio.get_running_loop().time()
-            all_of_them = now - looked_at_all >= ALL_EVERY
+            all_of_them = now - looked_at_all >= self._pace.ends
             looked_at_all = now if all_of_them else looked_at_all
             if not await self._look_for(all_of_them):
-                await asyncio.sleep(REST_TOLD)
+                await asyncio.sleep(self._pace.rest_told)
 
     async def _look_for(self, all_of_them: bool) -> bool:
         """Looks for those who will not be told, or for all; whether there are any."""
@@ -163,7 +164,8 @@ class Waiters:
         began = loop.time()
         found = await asyncio.gather(*map(_is_reached, waiters))
         rest = REST_FOUND if any(found) or not self._busy() else REST_BUSY
-        await asyncio.sleep(min(LONGEST_REST, max(SHORTEST_REST, (loop.time() - began) * rest)))
+        pace = self._pace
+        await asyncio.sleep(min(pace.rest_longest, max(pace.rest, (loop.time() - began) * rest)))
 
 
 async def _is_reached(waiter: _Waiter) -> bool:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from typing import Any, Final
 
 from tenuto.errors import CommitUnknownError, DecodingError, EnvironmentFault, RecordError
+from tenuto.host.attempts import Workplace
 from tenuto.host.cache import RunCache
 from tenuto.host.collector import CollectorHold, CollectorPaused
 from tenuto.host.commit import Committer
@@ -22,7 +21,7 @@ from tenuto.host.housekeeping import Housekeeper
 from tenuto.host.leases import Renewal
 from tenuto.host.limits import Limits
 from tenuto.host.programs import Programs
-from tenuto.host.quarantine import REVIEW_EVERY, Quarantine
+from tenuto.host.quarantine import Quarantine
 from tenuto.host.rounds import Rounds
 from tenuto.host.runners import Runners
 from tenuto.host.runs import HeldRun
@@ -36,20 +35,14 @@ from tenuto.kernel.records import Mail
 from tenuto.model import registry
 from tenuto.store.machine import Process, is_gone, this_process
 from tenuto.store.port import Claim, Lease, NewRun, RunningStep, Store, TurnCommit
+from tenuto.system import REAL, System
 
 __all__ = ["Worker"]
 
 log = logging.getLogger("tenuto.host")
 
-POLL: Final = 1.0  # seconds: the net under notifications that were lost
-LISTEN_PAUSE: Final = 0.02  # seconds between two looks that news caused
-LISTEN_PAUSE_LONGEST: Final = 0.1  # the same after looks that found nothing: the news was of our own commits
 FAR_MS: Final = 10_000  # a run that only waits for a time so far away is not kept in memory: it is a row
 TRIES: Final = 5  # to advance a run that our own code or the store's refuses to
-
-
-def _nobody(run_id: str, ending: Ending | None) -> None:
-    """Nobody here waits for runs."""
 
 
 class Worker:
@@ -58,6 +51,7 @@ class Worker:
     def __init__(
         self,
         store: Store,
+        system: System = REAL,
         *,
         queues: Sequence[str] | None,
         concurrency: int,
@@ -68,7 +62,7 @@ class Worker:
         retention_ms: int | None = None,
         cache_bytes: int = 2**28,
         limits: Limits,
-        tell: Callable[[str, Ending | None], None] = _nobody,
+        tell: Callable[[str, Ending | None], None],
     ) -> None:
         self._store = store
         self._limits = limits
@@ -79,24 +73,24 @@ class Worker:
         self._block_limit = block_limit
         self._grace = grace
         self._max_reclaims = max_reclaims
-        self._quarantine = Quarantine(store, lease_ms)
+        self._quarantine = Quarantine(store, lease_ms, system)
         self._definitions = Definitions()
         self._programs = Programs(store)
         self._housekeeper = Housekeeper(
-            store, self._definitions, lambda: self._id, lease_ms, retention_ms, lambda: self.poke()
+            store, self._definitions, lambda: self._id, lease_ms, retention_ms, lambda: self.poke(), system
         )
-        self._threads = ThreadPoolExecutor(thread_name_prefix="tenuto-step")
+        self._place = Workplace(store, system)
         self._held: dict[str, HeldRun] = {}
         self._cache: RunCache[HeldRun] = RunCache(cache_bytes)
         self._driving: dict[str, asyncio.Task[None]] = {}
         self._orphaned = asyncio.Event()  # runs or tasks may be leased by this worker that it does not hold
-        self._tasks = Tasks(store, self._definitions, self._threads, tell, self.poke)
+        self._tasks = Tasks(self._place, self._definitions, tell, self.poke)
         self._loops: list[asyncio.Task[None]] = []
         self._poked = asyncio.Event()
-        self._pause = LISTEN_PAUSE
-        self._until_rate = POLL  # seconds until a rate lets more begin, at most the poll
-        self._timers = DueTimers(store, lambda: self._housekeeper.holds("timers"), self.poke)
-        self._under_way = UnderWay(store, lambda: self._id, self._attempts)
+        self._pause = self._place.pace.listen
+        self._until_rate = system.pace.poll  # seconds until a rate lets more begin, at most the poll
+        self._timers = DueTimers(store, lambda: self._housekeeper.holds("timers"), self.poke, system)
+        self._under_way = UnderWay(store, lambda: self._id, self._attempts, system.pace.notes)
         self._stopping = False
         self._hurried = asyncio.Event()
         self._renewal: Renewal | None = None
@@ -133,12 +127,14 @@ class Worker:
         ]
 
     async def _register(self) -> None:
-        self._id = f"w-{secrets.token_hex(8)}"
+        self._id = f"w-{self._place.entropy.token(8).hex()}"
         await self._programs.keep()
         self._definitions.stored = await self._programs.refresh()
         self._capability = self._definitions.capability(self._queues)
         await self._store.register(self._id, self._lease_ms, self._capability, self._definitions.hashes(), self._queues)
-        self._renewal = Renewal(self._store, self._id, self._lease_ms, self._block_limit, self._lost)
+        self._renewal = Renewal(
+            self._store, self._id, self._lease_ms, self._block_limit, self._lost, self._place.system
+        )
         self._renewal.start()
 
     async def _know_others(self) -> None:
@@ -146,7 +142,7 @@ class Worker:
         try:
             while True:
                 registry.know_elsewhere(self, await self._store.defined())
-                await asyncio.sleep(POLL)
+                await asyncio.sleep(self._place.pace.poll)
         finally:
             registry.know_elsewhere(self, ())
 
@@ -161,28 +157,24 @@ class Worker:
                 log.warning("%s: %s", name, error)
             except Exception:
                 log.exception("%s failed", name)  # edge 2 of 3: a worker that stops looking would be a silent loss
-            await asyncio.sleep(POLL)
+            await asyncio.sleep(self._place.pace.retry)
 
     async def stop(self) -> None:
         """Stops claiming, lets work in flight end within the grace time, then gives everything back."""
         self._stopping = True
-        for loop in self._loops:
-            loop.cancel()
-        await asyncio.gather(*self._loops, return_exceptions=True)
+        await _end(self._loops)
         work = [*self._driving.values(), *self._tasks.under_way.values()]
         if work:
             await _first(asyncio.wait(work, timeout=self._grace), self._hurried.wait())
-        for task in work:
-            task.cancel()
-        await asyncio.gather(*work, return_exceptions=True)
+        await _end(work)
         begun = self._tasks.close()
         for held in (*self._held.values(), *self._cache):
             held.drop()
         if self._renewal is not None:
-            await asyncio.to_thread(self._renewal.stop)
+            await self._renewal.stop()
         with suppress(EnvironmentFault):
             await self._store.deregister(self._id, begun)
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._place.runner.close()
         self._collector.end()  # its own end is a timer of this loop, which may not come to it
 
     def hurry(self) -> None:
@@ -235,7 +227,7 @@ class Worker:
     async def _claim(self) -> None:
         while True:
             self._poked.clear()
-            self._pause = min(LISTEN_PAUSE_LONGEST, self._pause * 1.5)
+            self._pause = min(self._place.pace.listen_longest, self._pause * 1.5)
             try:
                 async with self._claiming:
                     more = await self._claim_once()
@@ -251,10 +243,10 @@ class Worker:
         mark = -1
         while True:
             try:
-                mark = await self._store.changed(mark, POLL)
+                mark = await self._store.changed(mark, self._place.pace.poll)
             except EnvironmentFault as error:
                 log.warning("news could not be heard: %s", error)
-                await asyncio.sleep(POLL)
+                await asyncio.sleep(self._place.pace.retry)
             if self._driving:
                 await asyncio.sleep(self._pause)  # what our own commits make ready is looked for without being told
             self.poke()
@@ -270,7 +262,7 @@ class Worker:
             await self._claim_suspects()
         if self._quarantine.closed:
             await self._absorb()
-            self._until_rate = REVIEW_EVERY
+            self._until_rate = self._place.pace.review
             return False
         # Together: a store that groups its writes makes one commit of all.
         parts = await asyncio.gather(self._absorb(), self._claim_runs(), self._claim_tasks(), return_exceptions=True)
@@ -284,7 +276,7 @@ class Worker:
         if not self._held:
             return
         for run_id in await self._store.absorb(self._id, list(self._held)):
-            self._pause = LISTEN_PAUSE
+            self._pause = self._place.pace.listen
             if (held := self._held.get(run_id)) is not None:
                 held.mail_arrived()
 
@@ -312,7 +304,7 @@ class Worker:
         claims = await self._store.claim_runs(self._id, self._definitions.workflows(), room, self._queues)
         self._others_wait = len(claims) >= room
         if claims:
-            self._pause = LISTEN_PAUSE
+            self._pause = self._place.pace.listen
             await self._begin(claims)
         return self._others_wait
 
@@ -322,13 +314,13 @@ class Worker:
             return False
         tasks = await self._store.claim_tasks(self._id, self._definitions.steps(), self._queues, room)
         for task in tasks:
-            self._pause = LISTEN_PAUSE
+            self._pause = self._place.pace.listen
             self._tasks.begin(task)
         return len(tasks) >= room
 
     async def _claim_limited(self) -> bool:
         """What queues with limits let begin here, in the room that the others have left."""
-        self._until_rate = POLL
+        self._until_rate = self._place.pace.poll
         room = max(0, self._room), max(0, self._concurrency - len(self._tasks))
         if not any(room) or not await self._store.limited():
             return False
@@ -341,7 +333,8 @@ class Worker:
         if claimed.runs:
             await self._begin(claimed.runs)
         if claimed.again_at is not None:
-            self._until_rate = min(POLL, max(0.0, (claimed.again_at - await self._store.now()) / 1000))
+            left = (claimed.again_at - await self._store.now()) / 1000
+            self._until_rate = min(self._place.pace.poll, max(0.0, left))
         return bool(claimed.runs or claimed.tasks)
 
     async def _begin(self, claims: Sequence[Claim]) -> None:
@@ -381,7 +374,7 @@ class Worker:
             self._committer,
             self._definitions,
             self._programs,
-            self._threads,
+            self._place,
             self._runners,
             self._rounds,
             self._capability,
@@ -542,7 +535,7 @@ class Worker:
         while True:
             await self._orphaned.wait()
             self._orphaned.clear()
-            await asyncio.sleep(POLL)
+            await asyncio.sleep(self._place.pace.orphans)
             try:
                 async with self._claiming:
                     await self._take_up_orphans()
@@ -592,7 +585,7 @@ class Worker:
             except EnvironmentFault as error:
                 log.warning("lost workers could not be looked for: %s", error)
             first = False
-            await asyncio.sleep(self._lease_ms / 3000)
+            await asyncio.sleep(self._lease_ms / 1000 * self._place.pace.sweep)
 
     async def _sweep_once(self) -> int:
         """Takes leases from workers that are gone: a process of this machine at once, others after their time."""
@@ -617,6 +610,11 @@ async def _first(*waits: Coroutine[Any, Any, object]) -> None:
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await _end(tasks)
+
+
+async def _end(tasks: Sequence[asyncio.Task[None]] | Sequence[asyncio.Task[object]]) -> None:
+    """Cancels tasks, and waits until they are over."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -6,11 +6,9 @@ value; everything a replay does not need (encoding plain arguments, finding the 
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from asyncio import CancelledError
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import Executor
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,6 +19,7 @@ from tenuto.codec.values import dump, load
 from tenuto.errors import NestingError, NotInWorkflowError
 from tenuto.kernel.operations import StepOp, StepSpec
 from tenuto.model.place import Place, here, refuse
+from tenuto.system import LOOP_THREADS, Runner
 
 __all__ = [
     "Attempt",
@@ -252,8 +251,8 @@ def _this_attempt(call: str) -> Attempt:
     return attempt
 
 
-def run_attempt(call: StepCall, attempt: Attempt, threads: Executor | None = None) -> Coroutine[Any, Any, Any]:
-    """The body of a step; awaited, it gives what the step returned. A `def` runs in a thread.
+def run_attempt(call: StepCall, attempt: Attempt, runner: Runner = LOOP_THREADS) -> Coroutine[Any, Any, Any]:
+    """The body of a step; awaited, it gives what the step returned.
 
     To be called in a context of the attempt's own: the context is the step's from now on.
     """
@@ -262,28 +261,30 @@ def run_attempt(call: StepCall, attempt: Attempt, threads: Executor | None = Non
     _attempt.set(attempt)
     if values:
         captured.set(values)
-    return function(*args, **kwargs) if inline else _in_thread(function, args, kwargs, threads)
+    return runner.coroutine(function(*args, **kwargs)) if inline else _sync(function, args, kwargs, runner)
 
 
 def run_rollback(
-    handler: Callable[[Any], object], result: bytes, attempt: Attempt, threads: Executor | None = None
+    handler: Callable[[Any], object], result: bytes, attempt: Attempt, runner: Runner = LOOP_THREADS
 ) -> Coroutine[Any, Any, Any]:
     """Undoes a step: its handler is run with a copy of its result, as `run_attempt` runs a step."""
     function: Callable[..., Any] = getattr(handler, "fn", handler)
     here.set(_BODY)
     _attempt.set(attempt)
-    return function(load(result)) if is_async(function) else _in_thread(function, (load(result),), {}, threads)
+    if is_async(function):
+        return runner.coroutine(function(load(result)))
+    return _sync(function, (load(result),), {}, runner)
 
 
-async def _in_thread(
-    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], threads: Executor | None
-) -> Any:
-    context = copy_context()
-    loop = asyncio.get_running_loop()
-    value = await loop.run_in_executor(threads, partial(_call, context, function, args, kwargs))
+async def _sync(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], runner: Runner) -> Any:
+    value = await runner.sync(partial(_call, copy_context(), function, args, kwargs))
     if type(value) is _Raised:
         raise value.error  # of `StopIteration` Python makes a `RuntimeError` here, as in every coroutine
-    return await value if inspect.isawaitable(value) else value
+    return await runner.coroutine(_coroutine(value)) if inspect.isawaitable(value) else value
+
+
+async def _coroutine(value: Awaitable[Any]) -> Any:
+    return await value
 
 
 class _Raised(NamedTuple):

@@ -19,12 +19,16 @@ class Clock(Protocol):
         """Return milliseconds since 1970 UTC, as this machine believes."""
         ...
 
+    def pause(self, seconds: float) -> None:
+        """Block the calling thread for so long: work of a lane, never an event loop."""
+        ...
+
 
 class RealClock:
     """The clocks of the operating system."""
 
-    def monotonic(self) -> float:
-        return time.monotonic()
+    monotonic = staticmethod(time.monotonic)  # turns and commits are measured: no call in between
+    pause = staticmethod(time.sleep)
 
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from typing import Protocol
 
 __all__ = ["Entropy", "RealEntropy"]
@@ -11,7 +11,7 @@ __all__ = ["Entropy", "RealEntropy"]
 class Entropy(Protocol):
     """A source of random bytes. Never workflow code's: its random numbers are the same on every replay."""
 
-    def token(self, size: int) -> bytes:
+    def token(self, size: int, /) -> bytes:
         """Return that many random bytes."""
         ...
 
@@ -19,5 +19,4 @@ class Entropy(Protocol):
 class RealEntropy:
     """The operating system's source."""
 
-    def token(self, size: int) -> bytes:
-        return secrets.token_bytes(size)
+    token = staticmethod(os.urandom)

@@ -5,21 +5,26 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from queue import SimpleQueue
-from typing import Protocol
+from typing import Final, Protocol, TypeVar
 
-__all__ = ["Lane", "ThreadLane"]
+__all__ = ["Lane", "Lock", "ThreadLane", "done_on"]
+
+T = TypeVar("T")
+
+Lock: Final = threading.Lock  # for the few instructions in which a lane and an event loop must not meet
 
 
 class Lane(Protocol):
     """Does work one piece after the other, off the event loop."""
 
-    def put(self, work: Callable[[], None]) -> None:
+    def put(self, work: Callable[[], object]) -> None:
         """Add work to the end of the line. It raises nothing."""
         ...
 
     def may_inline(self) -> bool:
-        """True if nothing is in the line, so that a caller may do brief work itself instead."""
+        """True if a caller that has nothing in the line may do brief work itself instead."""
         ...
 
     async def close(self) -> None:
@@ -31,19 +36,15 @@ class ThreadLane:
     """A thread that takes from a queue."""
 
     def __init__(self, name: str) -> None:
-        self._line: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._counting = threading.Lock()
-        self._in_line = 0
+        self._line: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def put(self, work: Callable[[], None]) -> None:
-        with self._counting:
-            self._in_line += 1
+    def put(self, work: Callable[[], object]) -> None:
         self._line.put(work)
 
     def may_inline(self) -> bool:
-        return self._in_line == 0
+        return True
 
     async def close(self) -> None:
         self._line.put(None)
@@ -52,5 +53,32 @@ class ThreadLane:
     def _run(self) -> None:
         while (work := self._line.get()) is not None:
             work()
-            with self._counting:
-                self._in_line -= 1
+
+
+async def done_on(lane: Lane, call: Callable[[], T]) -> T:
+    """Call something on a lane and return what it returns."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: T | None, error: BaseException | None) -> None:
+        if answer.done():
+            return  # nobody waits any more
+        if error is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(result)  # type: ignore[arg-type]  # no error: the call has returned it
+
+    def work() -> None:
+        result: T | None = None
+        failure: BaseException | None = None
+        try:
+            result = call()
+        except StopIteration as error:  # no future carries it; a coroutine would make the same of it
+            failure = RuntimeError(f"{type(error).__name__}: {error}")
+        except BaseException as error:  # noqa: BLE001  # raised again where it was asked for
+            failure = error
+        with suppress(RuntimeError):  # that loop is closed: nobody waits
+            loop.call_soon_threadsafe(settle, result, failure)
+
+    lane.put(work)
+    return await answer

@@ -9,9 +9,9 @@ from tenuto.system.control import ThreadControl
 from tenuto.system.entropy import RealEntropy
 from tenuto.system.lane import ThreadLane
 from tenuto.system.pace import Pace
-from tenuto.system.runner import ThreadRunner
+from tenuto.system.runner import own_threads
 from tenuto.system.system import System
 
 __all__ = ["REAL"]
 
-REAL: Final = System(RealClock(), RealEntropy(), Pace(), ThreadLane, ThreadControl, ThreadRunner)
+REAL: Final = System(RealClock(), RealEntropy(), Pace(), ThreadLane, ThreadControl, own_threads)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import Any, Final, Protocol, TypeVar
 
-__all__ = ["Runner", "ThreadRunner"]
+__all__ = ["LOOP_THREADS", "Runner", "ThreadRunner", "own_threads"]
 
 T = TypeVar("T")
 
@@ -20,7 +20,7 @@ class Runner(Protocol):
         ...
 
     def coroutine(self, body: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
-        """Run a coroutine."""
+        """Run a coroutine, in the context of whoever awaits it."""
         ...
 
     def close(self) -> None:
@@ -29,10 +29,10 @@ class Runner(Protocol):
 
 
 class ThreadRunner:
-    """Threads for `def` bodies; coroutines run where they are awaited."""
+    """Threads for `def` bodies; coroutines run where they are awaited. None: the threads that the event loop has."""
 
-    def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(thread_name_prefix="tenuto-step")
+    def __init__(self, threads: Executor | None = None) -> None:
+        self._threads = threads
 
     def sync(self, call: Callable[[], T]) -> Awaitable[T]:
         return asyncio.get_running_loop().run_in_executor(self._threads, call)
@@ -41,4 +41,13 @@ class ThreadRunner:
         return body
 
     def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+LOOP_THREADS: Final[Runner] = ThreadRunner()
+
+
+def own_threads(at_most: int | None = None) -> Runner:
+    """Return a runner with threads of its own."""
+    return ThreadRunner(ThreadPoolExecutor(at_most, thread_name_prefix="tenuto-step"))

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
-from concurrent.futures import Executor
 from contextvars import copy_context
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -34,6 +33,7 @@ from tenuto.kernel.retries import Retry, judge
 from tenuto.model import registry
 from tenuto.model.definitions import Step
 from tenuto.model.steps import Attempt, StepCall, Subject
+from tenuto.system import Runner
 from tenuto.temporal.closures import kept, under_way
 from tenuto.temporal.payloads import cut, ours, record_of
 
@@ -71,10 +71,10 @@ def pulse_of(lease: timedelta) -> float:
 
 
 class Activities:
-    """The activities of one worker. `threads` runs the steps that are plain functions."""
+    """The activities of one worker. `runner` runs its steps."""
 
-    def __init__(self, threads: Executor, limits: Limits) -> None:
-        self._threads = threads
+    def __init__(self, runner: Runner, limits: Limits) -> None:
+        self._runner = runner
         self._limits = limits
 
     @activity.defn(dynamic=True)
@@ -111,13 +111,13 @@ class Activities:
             if handler is None:
                 raise _unknown(f"undo handler {order.undo!r}")
             undo = RunRollback((), info.attempt, handler, data, None, order.key, order.name)
-            return perform(undo, attempt, self._threads)
+            return perform(undo, attempt, self._runner)
         step = registry.get(info.activity_type)
         if not isinstance(step, Step):
             raise _unknown(f"step {info.activity_type!r}")
         call = StepCall(cast("Step[..., Any]", step), None, data)
         command = RunStep((), info.attempt, call, StepSpec(order.name), order.key)
-        return perform(command, attempt, self._threads)
+        return perform(command, attempt, self._runner)
 
     async def _limited(
         self,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ from tenuto.host.limits import Limits
 from tenuto.host.options import WorkerOptions
 from tenuto.model import registry
 from tenuto.model.definitions import Workflow
+from tenuto.system import Runner, own_threads
 from tenuto.temporal.activities import Activities, pulse_of
 from tenuto.temporal.connection import Connection
 from tenuto.temporal.settings import DEFAULT_QUEUE, Site
@@ -39,7 +39,7 @@ class Workers:
         self._serving: list[asyncio.Task[None]] = []
         self._workers: dict[str, Worker] = {}  # by task queue
         self._stopping = False
-        self._threads: ThreadPoolExecutor | None = None
+        self._runner: Runner | None = None
 
     async def start(self) -> None:
         """Serves the queues that were named, else the default one and those that registered definitions name."""
@@ -47,8 +47,8 @@ class Workers:
         self._stopping = False
         queues = options["queues"] if options["queues"] is not None else _known_queues()
         task_queues = list(dict.fromkeys(address.task_queue_of(queue) for queue in queues))
-        self._threads = ThreadPoolExecutor(options["concurrency"], thread_name_prefix="tenuto-step")
-        activities = Activities(self._threads, self._site.limits)
+        self._runner = own_threads(options["concurrency"])
+        activities = Activities(self._runner, self._site.limits)
         for task_queue in task_queues:
             serving = self._serve(task_queue, activities)
             self._serving.append(asyncio.create_task(serving, name=f"tenuto-{task_queue}"))
@@ -93,9 +93,9 @@ class Workers:
         self._workers.clear()
         self._serving.clear()
         self._site.close()
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
-            self._threads = None
+        if self._runner is not None:
+            self._runner.close()
+            self._runner = None
 
 
 def _give_turns_time(worker: Worker) -> None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tenuto import Tenuto, step, workflow
 from tenuto.errors import CommitUnknownError, StoreUnavailableError
-from tenuto.host import worker as worker_module
+from tenuto.host.engine import NativeEngine
 from tenuto.store.memory import MemoryStore
 from tenuto.store.port import TurnCommit, TurnResult
+from tenuto.store.urls import store_of
+from tenuto.system import REAL, Pace
 
 calls: list[int] = []
 
@@ -50,7 +53,8 @@ class Faulty:
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     calls.clear()
-    monkeypatch.setattr(worker_module, "POLL", 0.01)
+    hasty = replace(REAL, pace=Pace(poll=0.01, retry=0.01, orphans=0.01))
+    monkeypatch.setattr("tenuto.app._engine_of", lambda url, *rest: NativeEngine(store_of(url), *rest[:2], hasty))
 
 
 @pytest.mark.parametrize("done", [False, True], ids=["lost", "done"])

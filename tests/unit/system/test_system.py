@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from dataclasses import astuple
+from dataclasses import asdict
 
-from tenuto.system import REAL, Pace
+import pytest
+
+from tenuto.system import REAL, Pace, done_on
 
 
 async def test_the_monotonic_clock_is_that_of_the_event_loop() -> None:
@@ -20,8 +22,11 @@ def test_tokens_have_the_size_asked_for_and_differ() -> None:
     assert REAL.entropy.token(16) != REAL.entropy.token(16)
 
 
-def test_at_a_quiet_pace_nothing_recurs() -> None:
-    assert set(astuple(Pace.quiet())) == {math.inf}
+def test_at_a_quiet_pace_nothing_recurs_and_nothing_that_was_caused_is_never_done() -> None:
+    quiet, usual = asdict(Pace.quiet()), asdict(Pace())
+    never = {name for name, seconds in quiet.items() if seconds == math.inf}
+    assert never == {"poll", "others", "beat", "renew", "sweep", "reclaim", "notes", "statistics", "ends"}
+    assert all(quiet[name] in (0, usual[name]) for name in quiet.keys() - never)
 
 
 async def test_a_lane_does_its_work_in_order_and_off_the_loop_and_finishes_it_when_closed() -> None:
@@ -32,11 +37,36 @@ async def test_a_lane_does_its_work_in_order_and_off_the_loop_and_finishes_it_wh
     lane.put(lambda: held.wait(5) and None)
     for number in range(3):
         lane.put(lambda number=number: done.append((number, threading.get_ident() == here)))
-    assert not lane.may_inline()
     held.set()
     await lane.close()
     assert done == [(0, False), (1, False), (2, False)]
-    assert lane.may_inline()
+
+
+async def test_what_is_called_on_a_lane_gives_its_result_or_its_error_to_the_caller() -> None:
+    lane = REAL.lane("tenuto-test")
+    here = threading.get_ident()
+    assert await done_on(lane, threading.get_ident) != here
+
+    def fail() -> int:
+        raise StopIteration("not in a future")
+
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await done_on(lane, fail)
+    with pytest.raises(ZeroDivisionError):
+        await done_on(lane, lambda: 1 // 0)
+    await lane.close()
+
+
+async def test_a_caller_that_no_longer_waits_for_a_lane_disturbs_nobody() -> None:
+    lane = REAL.lane("tenuto-test")
+    held = threading.Event()
+    waits = asyncio.create_task(done_on(lane, lambda: held.wait(5)))
+    await asyncio.sleep(0)
+    waits.cancel()
+    await asyncio.gather(waits, return_exceptions=True)
+    held.set()
+    assert await done_on(lane, lambda: "next") == "next"
+    await lane.close()
 
 
 async def test_a_runner_keeps_blocking_bodies_off_the_loop() -> None:
