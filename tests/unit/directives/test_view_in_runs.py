@@ -107,7 +107,7 @@ async def test_d079_the_machine_is_not_for_workflows_but_for_modules(
     with pytest.raises(ForeignCallError) as caught:
         await engine.run(module.w)
     assert call.partition("(")[0].partition("[")[0].removesuffix(".get") in str(caught.value)
-    assert caught.value.__notes__ == ["in workflow workflow//m.py//w"]
+    assert caught.value.__notes__[0] == "in workflow workflow//m.py//w"
     assert module.at_import is None or module.at_import is not None
 
 
