@@ -19,8 +19,8 @@ from tenuto import Tenuto, step, workflow
 from tenuto.codec.rows import decode_rows
 from tenuto.codec.values import dump, load
 from tenuto.kernel.turn import Definition, Run
-from tenuto.model import registry
 from tenuto.model.main import definition_of, run_main
+from tenuto.model.registry import default
 from tenuto.twf import Bindings, load_program
 
 LIMIT = 2.0
@@ -94,7 +94,7 @@ async def replay(app: Tenuto, name: str, steps: int) -> float:
     await run.result(timeout="5m")
     rows, _ = decode_rows(run_id, await app.store.rows(run_id))
     again = rows._replace(state="running", output=None)
-    definition = registry.get(name)
+    definition = default.get(name)
     digest, names = definition_of(definition)  # type: ignore[arg-type]
     began = time.perf_counter()
     held = Run.load_rows(

@@ -21,7 +21,7 @@ from describe_errors import describe_errors
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 GROUPS = {
-    "App": ["Tenuto", "RunHandle", "EachRun", "TaskHandle", "Limits", "Compression", "Encryption"],
+    "App": ["Tenuto", "RunHandle", "EachRun", "TaskHandle", "Registry", "Limits", "Compression", "Encryption"],
     "Definitions": [
         "workflow",
         "step",
@@ -114,6 +114,7 @@ MADE_FOR_YOU = {
 INTERNAL = {
     "Step": {"call", "record", "record_plain", "implementation"},
     "Limits": {"apply", "in_force"},
+    "Registry": {"apply", "in_force", "find_id", "forget", "know_elsewhere"},
     "Compression": {"seal", "open", "origin"},
     "Encryption": {"seal", "open", "origin"},
     "Tenuto": {"store"},

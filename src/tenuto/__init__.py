@@ -25,6 +25,7 @@ from tenuto.model.marking import (
 from tenuto.model.messages import signal, wait_for_signal
 from tenuto.model.options import InlineOptions, QueueOptions, Retry, StepOptions
 from tenuto.model.receive import partial_state, receive
+from tenuto.model.registry import Registry
 from tenuto.model.replies import (
     Async,
     NoReply,
@@ -69,6 +70,7 @@ __all__ = [
     "NoReply",
     "QueueOptions",
     "Received",
+    "Registry",
     "Reject",
     "Reply",
     "Retry",

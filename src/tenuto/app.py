@@ -12,7 +12,6 @@ from typing import (
     Final,
     Generic,
     ParamSpec,
-    Protocol,
     Self,
     TypeAlias,
     TypeVar,
@@ -24,6 +23,7 @@ from typing import (
 
 from tenuto.codec.sealing import Codec
 from tenuto.codec.values import load
+from tenuto.engines import Engine, engine_of
 from tenuto.errors import ConfigError, RunCancelledError, RunFailedError, RunTerminatedError, StepFailedError
 from tenuto.host.blocking import Blocking, LoopThread
 from tenuto.host.engine import NativeEngine
@@ -33,28 +33,26 @@ from tenuto.host.history import HistoryEntry
 from tenuto.host.limits import Limits
 from tenuto.host.opened import Opened
 from tenuto.host.options import Attributes, StartOptions, WorkerOptions, check_start_options
-from tenuto.host.queueing import LimitOptions, Verb
+from tenuto.host.queueing import LimitOptions
 from tenuto.host.schedules import ScheduleOptions, ScheduleSummary
 from tenuto.host.summaries import RunSummary
-from tenuto.host.waiters import Ending
 from tenuto.host.watching import RunEvent
 from tenuto.kernel.location import check_name
 from tenuto.model.definitions import Bound, Workflow
 from tenuto.model.durations import Duration, milliseconds, moment
 from tenuto.model.marking import startable
 from tenuto.model.options import QueueOptions
+from tenuto.model.registry import Registry, default
 from tenuto.store.housekeeping import CatchUp, Overlap
 from tenuto.store.port import RunFilter, Store
 from tenuto.store.queues import QueueRecord
-from tenuto.store.sealed import sealed
-from tenuto.store.urls import DEFAULT_URL, store_of
+from tenuto.store.urls import DEFAULT_URL
 
 if TYPE_CHECKING:
     from tenuto.host.nexus import Namespaces
 
 __all__ = [
     "EachRun",
-    "Engine",
     "RunHandle",
     "SyncEachRun",
     "SyncRunHandle",
@@ -73,58 +71,6 @@ Ts = TypeVarTuple("Ts")
 Call: TypeAlias = tuple[str, tuple[Any, ...], Mapping[str, Any]]  # the id of a workflow, and its arguments
 
 
-class Engine(Protocol):
-    """What runs the runs: ours on a store, or a Temporal cluster. Every verb of `Tenuto` and `RunHandle`, by run id."""
-
-    async def open(self) -> None: ...
-    async def close(self) -> None: ...
-    async def wait_until(self, reached: Callable[[], Awaitable[bool]], timeout: Duration | None) -> object: ...
-    async def start(
-        self, target: str, args: Sequence[Any], kwargs: Mapping[str, Any], options: StartOptions
-    ) -> str: ...
-    async def resolve(self, name: str) -> str: ...
-    async def runs(self, which: RunFilter) -> list[RunSummary]: ...
-    async def schedule(
-        self, name: str, target: str, args: Sequence[Any], kwargs: Mapping[str, Any], options: ScheduleOptions
-    ) -> None: ...
-    async def schedules(self) -> list[ScheduleSummary]: ...
-    async def pause_schedule(self, name: str) -> None: ...
-    async def resume_schedule(self, name: str) -> None: ...
-    async def delete_schedule(self, name: str) -> None: ...
-    async def set_queue(self, name: str, options: LimitOptions) -> None: ...
-    async def queues(self) -> list[QueueRecord]: ...
-    async def enqueue(self, task: Any, args: Sequence[Any], options: QueueOptions) -> str: ...
-    async def task_status(self, task_id: str) -> str: ...
-    async def task_ending(self, task_id: str, timeout: Duration | None) -> Ending: ...
-    async def cancel_task(self, task_id: str) -> None: ...
-    async def for_each(self, which: RunFilter, verb: Verb, reason: str | None) -> int: ...
-    async def send_hook(self, token: str, args: Sequence[object]) -> None: ...
-    async def status(self, run_id: str) -> str: ...
-    async def ending(self, run_id: str, timeout: Duration | None) -> Ending: ...
-    async def history(self, run_id: str) -> list[HistoryEntry]: ...
-    async def explain(self, run_id: str) -> Explanation: ...
-    def watch(self, run_id: str) -> AsyncIterator[RunEvent]: ...
-    async def query(self, run_id: str, query: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any: ...
-    async def signal(self, run_id: str, name: str, args: Sequence[object], message_id: str | None) -> None: ...
-    async def update(
-        self,
-        run_id: str,
-        name: str,
-        args: Sequence[object],
-        update_id: str | None,
-        timeout: Duration | None,
-        retry_for: Duration,
-    ) -> Any: ...
-    async def cancel(self, run_id: str, reason: str | None, within: Duration | None) -> None: ...
-    async def terminate(self, run_id: str, reason: str | None) -> None: ...
-    async def pause(self, run_id: str) -> None: ...
-    async def resume(self, run_id: str) -> None: ...
-    async def wake(self, run_id: str) -> None: ...
-    async def recover(self, run_id: str) -> None: ...
-    async def rewind(self, run_id: str, to: str, drop_updates: bool) -> None: ...
-    async def supply(self, run_id: str, location: str, value: object) -> None: ...
-
-
 class Tenuto:
     """Runs, and a worker for them, on one engine.
 
@@ -135,6 +81,7 @@ class Tenuto:
     `worker=False` makes it a client only. With the same id `start` gives the same run again. `retention`: how long
     closed runs are kept (None: for ever). `codec`: `Compression()` or `Encryption(keys)` of what the store is given.
     `namespaces`: other stores by name, whose workflows TWF programs call by `nexus "name" workflow W(…)`.
+    `registry`: the definitions it knows (None: what decorators and the import hook have registered).
 
     Of its worker: `queues`, which it serves (None: all); `concurrency`, how many runs at once; `lease`, how long its
     runs stay its own when nothing is heard of it; `block_limit`, for how long code that blocks the event loop is still
@@ -160,6 +107,7 @@ class Tenuto:
         limits: Limits | None = None,
         codec: Codec | None = None,
         namespaces: Mapping[str, str] | None = None,
+        registry: Registry | None = None,
     ) -> None:
         if concurrency < 1:
             raise ConfigError(f"concurrency={concurrency}: a worker needs room for at least one run")
@@ -181,7 +129,8 @@ class Tenuto:
                 cache_bytes=cache_bytes,
                 block_limit=block_limit,
             )
-        self.engine: Engine = _engine_of(where, options if worker else None, limits, codec)
+        self._registry = default if registry is None else registry
+        self.engine: Engine = engine_of(where, options if worker else None, limits, codec, self._registry)
         self._namespaces = _namespaces(namespaces) if namespaces else None
         self._opened = Opened()
 
@@ -417,6 +366,7 @@ class RunHandle(Generic[T_co]):
 
     def __init__(self, app: Tenuto, run_id: str) -> None:
         self._engine = app.verbs
+        self._registry = app._registry
         self.id = run_id
 
     # --- looking
@@ -428,16 +378,17 @@ class RunHandle(Generic[T_co]):
     async def result(self, *, timeout: Duration | None = None) -> T_co:
         """Its value, once it has ended; `RunFailedError`, `RunCancelledError`, `RunTerminatedError` if it ended so."""
         ending = await self._engine.ending(self.id, timeout)
-        match ending.status:
-            case "completed":
-                return cast("T_co", load(ending.value))
-            case "failed":
-                error = with_frames(load(ending.value))
-                raise noted(RunFailedError(failure_text(self.id, error)), ending.notes) from error
-            case "cancelled":
-                raise noted(RunCancelledError(f"run {self.id} was cancelled"), ending.notes)
-            case _:
-                raise RunTerminatedError(f"run {self.id} was terminated")
+        with self._registry.in_force():  # a value may name a definition
+            match ending.status:
+                case "completed":
+                    return cast("T_co", load(ending.value))
+                case "failed":
+                    error = with_frames(load(ending.value))
+                    raise noted(RunFailedError(failure_text(self.id, error)), ending.notes) from error
+                case "cancelled":
+                    raise noted(RunCancelledError(f"run {self.id} was cancelled"), ending.notes)
+                case _:
+                    raise RunTerminatedError(f"run {self.id} was terminated")
 
     async def history(self) -> list[HistoryEntry]:
         """What is recorded, in the order it settled; what is under way last."""
@@ -519,6 +470,7 @@ class TaskHandle(Generic[T_co]):
 
     def __init__(self, app: Tenuto, task_id: str) -> None:
         self._engine = app.verbs
+        self._registry = app._registry
         self.id = task_id
 
     async def status(self) -> str:
@@ -528,9 +480,10 @@ class TaskHandle(Generic[T_co]):
     async def result(self, *, timeout: Duration | None = None) -> T_co:
         """Its value, once it has ended; the `StepFailedError` it ended with, of kind `cancelled` if it was."""
         ending = await self._engine.task_ending(self.id, timeout)
-        if ending.status == "completed":
-            return cast("T_co", load(ending.value))
-        error = with_frames(load(ending.value)) if ending.value else None
+        with self._registry.in_force():  # as for runs
+            if ending.status == "completed":
+                return cast("T_co", load(ending.value))
+            error = with_frames(load(ending.value)) if ending.value else None
         if isinstance(error, StepFailedError):
             raise error
         raise RunFailedError(f"run {self.id}, which had the key, is {ending.status}") from error
@@ -605,26 +558,6 @@ def _refuse_for_a_cluster(**given: Any) -> None:
     for name, value in given.items():
         if value != defaults[name].default:
             raise ConfigError(f"{name}= is for our own stores, on a Temporal cluster: {_NOT_ON_A_CLUSTER[name]}")
-
-
-def _engine_of(url: str, options: WorkerOptions | None, limits: Limits | None, codec: Codec | None) -> Engine:
-    if not url.startswith("temporal://"):
-        store = store_of(url)
-        return NativeEngine(store if codec is None else sealed(store, codec), options, limits)
-    if codec is not None:
-        raise ConfigError(
-            "codec=: values on a Temporal cluster cannot be encrypted or compressed yet; leave it out, and keep secrets"
-            " out of values"
-        )
-    try:
-        from tenuto.temporal.engine import TemporalEngine
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != "temporalio":
-            raise
-        raise ConfigError(
-            "Temporal needs its SDK: pip install temporalio (in a checkout of ours: pip install 'tenuto[temporal]')"
-        ) from None
-    return TemporalEngine(url, options, limits)
 
 
 # --- for synchronous programs

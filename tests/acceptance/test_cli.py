@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from tenuto.cli import main
-from tenuto.model import registry
+from tenuto.model.registry import default
 from tenuto.store.sqlite import SqliteStore
 
 pytestmark = pytest.mark.slow
@@ -177,7 +177,7 @@ class Shell:
 @pytest.fixture
 def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
     """Commands run in this process, which knows nothing of other tests' definitions, as a shell's process would not."""
-    monkeypatch.setattr(registry, "_by_id", {})
+    monkeypatch.setattr(default, "_by_id", {})
     return Shell(tmp_path)
 
 
@@ -385,9 +385,9 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     (shell.folder / "fill.py").write_text(FILL, encoding="utf-8")
     subprocess.run([sys.executable, "fill.py"], cwd=shell.folder, env=shell.env, check=True, timeout=120)
     yield shell
-    for definition in (*registry.definitions("workflow"), *registry.definitions("step")):
+    for definition in (*default.definitions("workflow"), *default.definitions("step")):
         if "//shop.py//" in definition.id:
-            registry.forget(definition.id)
+            default.forget(definition.id)
     sys.modules.pop("shop", None)
 
 

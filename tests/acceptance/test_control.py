@@ -13,7 +13,7 @@ import pytest
 from tenuto import Break, Continue, Reply, Stop, Tenuto, loop, receive, step, wait_for_signal, workflow
 from tenuto.codec.rows import mail_key
 from tenuto.errors import RewindError
-from tenuto.model import registry
+from tenuto.model.registry import default
 
 LIMIT = "30s"
 CALLS: list[str] = []
@@ -107,7 +107,7 @@ async def test_a_finished_run_is_rewound_to_its_loop_and_runs_it_again_from_the_
 def drifting(monkeypatch: pytest.MonkeyPatch, version: str, body: Callable[[], Awaitable[str]]) -> Any:
     """A deploy: the same workflow with another body."""
     monkeypatch.setenv("TENUTO_APP_VERSION", version)
-    registry.forget("drift")
+    default.forget("drift")
 
     @workflow(name="drift")
     async def drift() -> str:
@@ -153,7 +153,7 @@ async def test_a_run_that_does_not_fit_new_code_is_parked_untouched_and_goes_on_
     drifting(monkeypatch, "3", fixed)
     async with Tenuto(lasting_url, grace=1) as app:
         assert await app.get("r").result(timeout=LIMIT) == "1 fixed"
-    registry.forget("drift")
+    default.forget("drift")
 
 
 async def _one() -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tenuto import Tenuto, now, removed, step, wait_for_signal, workflow
-from tenuto.model import registry
+from tenuto.model.registry import default
 from tenuto.testing import Engine
 
 LIMIT = "30s"
@@ -65,7 +65,7 @@ class Deploys:
     @asynccontextmanager
     async def restarted(self, body: Body) -> AsyncGenerator[Tenuto]:
         """The same version once more."""
-        registry.forget("deploys")
+        default.forget("deploys")
 
         @workflow(name="deploys")
         async def deployed() -> str:
@@ -82,7 +82,7 @@ class Deploys:
 def deploys(lasting_url: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     PERFORMED.clear()
     yield Deploys(lasting_url, monkeypatch)
-    registry.forget("deploys")
+    default.forget("deploys")
 
 
 async def reached(app: Tenuto, *statuses: str) -> None:
@@ -238,7 +238,7 @@ async def test_the_engine_of_tests_takes_swapped_and_inserted_steps_as_the_store
         return await x() + await a()
 
     def version(number: int, body: Body) -> Any:
-        registry.forget("deploys")
+        default.forget("deploys")
         monkeypatch.setenv("TENUTO_APP_VERSION", str(number))
 
         @workflow(name="deploys")
@@ -261,7 +261,7 @@ async def test_the_engine_of_tests_takes_swapped_and_inserted_steps_as_the_store
         await engine.settle()
     assert await other.status() == "parked"
     assert PERFORMED == ["x"]
-    registry.forget("deploys")
+    default.forget("deploys")
 
 
 SHOP = """
@@ -317,7 +317,7 @@ async def test_a_renamed_step_of_an_ordinary_module_is_noticed_before_it_runs(
     (tmp_path / "deploy_helpers.py").write_text(HELPERS)
 
     def version(name: str, text: str) -> Any:
-        registry.forget("deploy-shop")
+        default.forget("deploy-shop")
         (tmp_path / f"{name}.py").write_text(text)
         importlib.invalidate_caches()
         return importlib.import_module(name)
@@ -343,7 +343,7 @@ async def test_a_renamed_step_of_an_ordinary_module_is_noticed_before_it_runs(
     finally:
         for name in ("deploy_helpers", "deploy_shop_1", "deploy_shop_2", "deploy_shop_3"):
             sys.modules.pop(name, None)
-        for step_ in registry.definitions("step"):
+        for step_ in default.definitions("step"):
             if step_.id == "deploy-prepare" or "deploy_shop_" in step_.id:
-                registry.forget(step_.id)
-        registry.forget("deploy-shop")
+                default.forget(step_.id)
+        default.forget("deploy-shop")

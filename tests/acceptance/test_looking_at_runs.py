@@ -253,7 +253,9 @@ async def test_a_step_under_way_for_a_second_is_seen_without_its_code(
     lasting_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attentive = replace(REAL, pace=Pace(notes=0.05))
-    monkeypatch.setattr("tenuto.app._engine_of", lambda url, *rest: NativeEngine(store_of(url), *rest[:2], attentive))
+    monkeypatch.setattr(
+        "tenuto.app.engine_of", lambda url, *rest: NativeEngine(store_of(url), *rest[:2], system=attentive)
+    )
     Gate.open = asyncio.Event()
     async with Tenuto(lasting_url, grace=1) as app, Tenuto(lasting_url, worker=False) as other:
         monkeypatch.setattr(other.engine.definitions, "workflow", lambda target: None)  # type: ignore[attr-defined]

@@ -47,7 +47,7 @@ from tenuto.errors import (
     RunClosedError,
     UpdateRejectedError,
 )
-from tenuto.model import registry
+from tenuto.model.registry import default
 
 LIMIT = "20s"
 SHORT = "200ms"  # long enough for what must not happen to happen
@@ -953,10 +953,10 @@ def twins() -> Iterator[tuple[str, str]]:
     async def second() -> None: ...
 
     for identity, fn in zip(ids, (first, second), strict=True):
-        registry.register(Workflow(fn, id=identity, name="twin"))
+        default.register(Workflow(fn, id=identity, name="twin"))
     yield ids
     for identity in ids:
-        registry.forget(identity)
+        default.forget(identity)
 
 
 async def test_a_name_that_two_workflows_have_starts_neither(app: Tenuto, twins: tuple[str, str]) -> None:
@@ -974,7 +974,7 @@ async def test_a_name_that_two_workflows_have_starts_neither(app: Tenuto, twins:
             workflow(name="only-one-of-us")(other)
         assert await (await app.start("only-one-of-us", id="first")).result(timeout=LIMIT) == 1
     finally:
-        registry.forget(first.id)
+        default.forget(first.id)
     with pytest.raises(AmbiguousNameError) as ambiguous:
         await app.start("twin")
     assert all(identity in str(ambiguous.value) for identity in twins)

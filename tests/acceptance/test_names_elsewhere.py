@@ -9,7 +9,7 @@ import pytest
 
 from tenuto import Task, Tenuto, workflow
 from tenuto.errors import AmbiguousNameError, DefinitionNotFoundError, RunFailedError
-from tenuto.model import registry
+from tenuto.model.registry import default
 
 LIMIT = "20s"
 DEFINED = {"step//tasks.py//label": "h", "named": "h", "step//a.py//twice": "h", "step//b.py//twice": "h"}
@@ -23,14 +23,14 @@ async def naming(name: str) -> None:
 @pytest.fixture
 def elsewhere() -> Iterator[None]:
     yield
-    assert not registry._elsewhere  # a worker that has stopped knows nothing any more
+    assert not default._elsewhere  # a worker that has stopped knows nothing any more
 
 
 async def known(app: Tenuto) -> None:
     """Another process registers its steps; this worker has read of them."""
     await app.store.register("other", 60_000, "c", DEFINED, ["tasks"])
     async with asyncio.timeout(20):
-        while not any("named" in ids for ids in registry._elsewhere.values()):
+        while not any("named" in ids for ids in default._elsewhere.values()):
             await asyncio.sleep(0.01)
 
 

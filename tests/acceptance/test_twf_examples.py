@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from tenuto.cli import main
 from tenuto.errors import RunFailedError
-from tenuto.model import registry
+from tenuto.model.registry import default
 from tenuto.testing import Engine
 from tenuto.twf.run import load_program
 from tenuto.twf.run.library import library
@@ -25,13 +25,13 @@ NAMES = ("order", "cart", "report", "poller", "trip")
 @pytest.fixture(autouse=True)
 def empty_library() -> Iterator[None]:
     sorts: tuple[Any, ...] = ("workflow", "step")
-    before = {item.id for sort in sorts for item in registry.definitions(sort)}
+    before = {item.id for sort in sorts for item in default.definitions(sort)}
     kept = dict(library.programs), list(library.bindings)
     yield
     for sort in sorts:
-        for item in registry.definitions(sort):
+        for item in default.definitions(sort):
             if item.id not in before:
-                registry.forget(item.id)
+                default.forget(item.id)
     library.programs, library.bindings = kept
 
 

@@ -23,7 +23,7 @@ from tenuto.errors import (
 )
 from tenuto.host.runs import HeldRun
 from tenuto.kernel.commands import RunStep
-from tenuto.model import registry
+from tenuto.model.registry import default
 from tenuto.twf.run import Bindings, load_program
 from tenuto.twf.run.library import library
 
@@ -33,13 +33,13 @@ LIMIT = "20s"
 @pytest.fixture(autouse=True)
 def empty_library() -> Iterator[None]:
     sorts: tuple[Any, ...] = ("workflow", "step")
-    before = {item.id for sort in sorts for item in registry.definitions(sort)}
+    before = {item.id for sort in sorts for item in default.definitions(sort)}
     kept = dict(library.programs), list(library.bindings), set(library.namespaces), dict(library.elsewhere)
     yield
     for sort in sorts:
-        for item in registry.definitions(sort):
+        for item in default.definitions(sort):
             if item.id not in before:
-                registry.forget(item.id)
+                default.forget(item.id)
     library.programs, library.bindings, library.namespaces, library.elsewhere = kept
 
 
@@ -551,7 +551,7 @@ async def test_each_can_call_the_other_as_a_child(app: Tenuto) -> None:
 
     @workflow(name="PyParent")
     async def py_parent(name: str) -> list[Any]:
-        child = await spawn(registry.get("TwfChild"), name)  # type: ignore[call-overload]
+        child = await spawn(default.get("TwfChild"), name)  # type: ignore[call-overload]
         return [await child, "from python"]
 
     load(
@@ -606,9 +606,9 @@ activity Double(x: int) -> (int):
         await app.start("Chain", 0, id="chain")
         await app.start("Pay", 3, id="deleted")
         await until(lambda: _is(app, "deleted", "suspended"))
-    registry.forget("Pay")
-    registry.forget("Chain")
-    registry.forget("twf//Double")
+    default.forget("Pay")
+    default.forget("Chain")
+    default.forget("twf//Double")
     library.programs.clear()
     load(text.replace("d + 1", "d + 1000").replace("x * 2", "x * 3").replace("n * 1", "n * 100"))
     async with restarted(lasting_url) as app:
@@ -621,8 +621,8 @@ activity Double(x: int) -> (int):
         await chain.signal("Go")
         await chain.signal("Go")
         assert await chain.result(timeout=LIMIT) == 100
-    registry.forget("Pay")
-    registry.forget("Chain")
+    default.forget("Pay")
+    default.forget("Chain")
     library.programs.clear()
     load("workflow Unrelated():\n    await timer(1s)\n")
     async with restarted(lasting_url) as app:
@@ -813,7 +813,7 @@ async def test_queries_answer_by_the_text_the_run_started_with(lasting_url: str)
     load(ACCOUNT.replace("return balance\n    update", "return balance * 1000\n    update"))
     async with restarted(lasting_url, worker=False) as client:
         assert await client.get("a").query("Balance") == 10
-    registry.forget("Account")
+    default.forget("Account")
     library.programs.clear()
     async with restarted(lasting_url, worker=False) as client:
         assert await client.get("a").query("Balance") == 10
@@ -843,7 +843,7 @@ workflow Kid() -> (int):
         await until(lambda: _exists(app, kid))
         await until(lambda: _is(app, kid, "suspended"))
     for name in ("Parent", "Kid"):
-        registry.forget(name)
+        default.forget(name)
     library.programs.clear()
     load("workflow Unrelated():\n    await timer(1s)\n")
     async with restarted(lasting_url) as app:

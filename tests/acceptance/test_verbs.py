@@ -9,7 +9,7 @@ import pytest
 
 from tenuto import Tenuto, hook, sleep, spawn, step, wait_for_signal, workflow
 from tenuto.errors import RecoverError, RewindError, RunClosedError, RunFailedError, RunNotFoundError, RunStateError
-from tenuto.model import registry
+from tenuto.model.registry import default
 
 LIMIT = "20s"
 CALLS: list[str] = []
@@ -165,14 +165,14 @@ async def test_a_client_without_the_code_sees_the_step_that_a_worker_has_under_w
     async with Tenuto(lasting_url, grace=0) as app, Tenuto(lasting_url, worker=False) as client:
         run = await app.start(hanging)
         await reach(app, run.id, "running")
-        registry.forget(hanging.id)
+        default.forget(hanging.id)
         try:
             with pytest.raises(RunStateError, match="open are hangs"):
                 await client.get(run.id).supply("nope", "typed")
             await client.get(run.id).supply("hangs", "typed")
         finally:
             known: Any = hanging
-            registry.register(known)
+            default.register(known)
         assert await run.result(timeout=LIMIT) == "typed"
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tenuto.codec.rows import VERSION_KEY
-from tenuto.model.registry import find
+from tenuto.model.registry import default
 from tenuto.testing import Recorded, check_replay
 
 ROOT = Path(__file__).parent.parent.parent
@@ -29,7 +29,7 @@ def rows_of(recorded: Recorded) -> dict[bytes, bytes]:
 @pytest.mark.parametrize(("name", "workflow"), [history[:2] for history in HISTORIES], ids=lambda item: str(item))
 def test_a_golden_history_replays(name: str, workflow: Any) -> None:
     """P9."""
-    known: Any = find(workflow, "workflow") if isinstance(workflow, str) else workflow
+    known: Any = default.find(workflow, "workflow") if isinstance(workflow, str) else workflow
     check_replay(known, Recorded.read(FOLDER / f"{name}.json"))
 
 

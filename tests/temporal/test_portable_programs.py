@@ -11,7 +11,7 @@ from tenuto_portable import LIMIT, Stage, fresh
 
 from tenuto import Tenuto, spawn, workflow
 from tenuto.errors import RunCancelledError, RunFailedError, TwfError, UpdateFailedError, UpdateRejectedError
-from tenuto.model import registry
+from tenuto.model.registry import default
 from tenuto.twf.run import Bindings, load_program
 from tenuto.twf.run.library import library
 
@@ -56,15 +56,15 @@ workflow Chain(n: int) -> (int):
 def b() -> Iterator[Bindings]:
     """A library of this case alone."""
     sorts: tuple[Any, ...] = ("workflow", "step")
-    before = {item.id for sort in sorts for item in registry.definitions(sort)}
+    before = {item.id for sort in sorts for item in default.definitions(sort)}
     kept = dict(library.programs), list(library.bindings)
     bindings = Bindings()
     load_program(files={"flow.twf": FLOWS.lstrip("\n")}, bindings=bindings)
     yield bindings
     for sort in sorts:
-        for item in registry.definitions(sort):
+        for item in default.definitions(sort):
             if item.id not in before:
-                registry.forget(item.id)
+                default.forget(item.id)
     library.programs, library.bindings = kept
 
 
@@ -116,7 +116,7 @@ async def test_signals_updates_and_queries(b: Bindings, stage: Stage) -> None:
 
 @workflow
 async def calls_a_program(n: int) -> Any:
-    return await (await spawn(registry.get("Pay"), n))  # type: ignore[arg-type]
+    return await (await spawn(default.get("Pay"), n))  # type: ignore[arg-type]
 
 
 async def test_programs_and_functions_call_each_other_as_children(b: Bindings, stage: Stage) -> None:

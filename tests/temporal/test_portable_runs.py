@@ -45,7 +45,7 @@ from tenuto.errors import (
     UpdateFailedError,
     UpdateRejectedError,
 )
-from tenuto.model import registry
+from tenuto.model.registry import default
 
 
 @workflow
@@ -520,10 +520,10 @@ def twins() -> Iterator[tuple[str, str]]:
     async def twin() -> None: ...
 
     for identity in ids:
-        registry.register(Workflow(twin, id=identity, name="twin"))
+        default.register(Workflow(twin, id=identity, name="twin"))
     yield ids
     for identity in ids:
-        registry.forget(identity)
+        default.forget(identity)
 
 
 async def test_a_name_that_two_workflows_have_starts_neither(stage: Stage, twins: tuple[str, str]) -> None:

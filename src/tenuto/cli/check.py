@@ -16,9 +16,9 @@ from tenuto.directives.doubts import findings_of
 from tenuto.directives.errors import Finding, describe, to_json
 from tenuto.host.checking import Verdict, check_runs, open_runs
 from tenuto.host.definitions import Definitions
-from tenuto.model import registry
 from tenuto.model.definitions import Workflow, definition_of
 from tenuto.model.ids import short_name
+from tenuto.model.registry import default
 from tenuto.model.static_names import name_doubts
 
 __all__ = ["command"]
@@ -55,7 +55,7 @@ def command(place: Place, against: str | None, workflows: tuple[str, ...], known
             return await _all(engine.check(runs := await engine.to_check(targets)), len(runs))
 
     async def work() -> list[Verdict]:
-        targets = [registry.find(name, "workflow").id for name in workflows] or None
+        targets = [default.find(name, "workflow").id for name in workflows] or None
         if not place.is_native:
             return await on_a_cluster(targets)
         place.require_file()
@@ -63,13 +63,13 @@ def command(place: Place, against: str | None, workflows: tuple[str, ...], known
         await store.open()
         try:
             records = await open_runs(store, targets)
-            return await _all(check_runs(store, Definitions(), records), len(records))
+            return await _all(check_runs(store, Definitions(default), records), len(records))
         finally:
             await store.close()
 
     verdicts = finish(work, place)
     findings = [v for v in verdicts if not v.fits and not (known_only and v.outcome == "unknown")]
-    warnings = _unlisted(frozenset(registry.find(name, "workflow").id for name in workflows))
+    warnings = _unlisted(frozenset(default.find(name, "workflow").id for name in workflows))
     if as_json:
         outcomes = Counter(v.outcome for v in verdicts)
         listed = [to_json(warning) for warning in warnings]
@@ -84,7 +84,7 @@ def command(place: Place, against: str | None, workflows: tuple[str, ...], known
 def _unlisted(only: frozenset[str]) -> list[Finding]:
     """What prevents the names of the workflows that are loaded (or of these) from being listed."""
     found: dict[Finding, None] = {}
-    loaded = [cast("Workflow[..., Any]", d) for d in registry.definitions("workflow") if isinstance(d, Workflow)]
+    loaded = [cast("Workflow[..., Any]", d) for d in default.definitions("workflow") if isinstance(d, Workflow)]
     for workflow in loaded:
         if (not only or workflow.id in only) and definition_of(workflow)[1] is None:
             found.update(dict.fromkeys(findings_of(name_doubts(workflow.fn))))

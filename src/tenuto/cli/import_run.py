@@ -21,6 +21,7 @@ from tenuto.host.replaying import Replayed, replay
 from tenuto.host.transfer import ExportedRun, adopt, left_behind, read_document
 from tenuto.kernel.operations import Parked
 from tenuto.model.definitions import Workflow
+from tenuto.model.registry import default
 
 __all__ = ["command"]
 
@@ -74,7 +75,7 @@ def _read(file: Path) -> ExportedRun:
 
 
 def _replay(run: ExportedRun, debug: bool) -> int:
-    workflow = Definitions().workflow(run.record.target)
+    workflow = Definitions(default).workflow(run.record.target)
     if workflow is None:
         raise DefinitionNotFoundError(f"{run.record.target} is not loaded here: name its code with --app")
     rows, _ = decode_rows(run.record.id, run.rows)
@@ -82,7 +83,7 @@ def _replay(run: ExportedRun, debug: bool) -> int:
         rows = rows._replace(state="running", output=None, error=None)
 
     def again() -> Replayed:
-        return replay(rows, run.record, workflow, Definitions())
+        return replay(rows, run.record, workflow, Definitions(default))
 
     turn, left_over = _in_debugger(workflow, again) if debug else again()
     if isinstance(turn.outcome, Parked):

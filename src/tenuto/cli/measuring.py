@@ -17,6 +17,7 @@ from tenuto.host.definitions import Definitions
 from tenuto.host.replaying import replay
 from tenuto.model.decorators import step, workflow
 from tenuto.model.receive import receive
+from tenuto.model.registry import default
 from tenuto.model.replies import Reply
 
 __all__ = ["MEASURES", "Measure", "measure_all"]
@@ -109,7 +110,7 @@ async def _replay(app: Tenuto) -> Measure:
     rows, _ = decode_rows(run.id, await app.store.rows(run.id))
     again = rows._replace(state="running", output=None)
     began = time.perf_counter()
-    replay(again, record, steps, Definitions())
+    replay(again, record, steps, Definitions(default))
     took = (time.perf_counter() - began) * 1000
     return Measure("replay", round(took, 1), "ms", f"a history of {LONG} steps replayed")
 

@@ -17,8 +17,8 @@ from tenuto.cli.connect import Place
 from tenuto.cli.output import safe, say
 from tenuto.errors import ConfigError
 from tenuto.host.engine import NativeEngine
-from tenuto.model import registry
 from tenuto.model.ids import short_name
+from tenuto.model.registry import default
 
 __all__ = ["Processes", "Stopping", "serve", "start_ourselves"]
 
@@ -57,8 +57,8 @@ class Stopping:
 
 async def serve(place: Place, **options: Any) -> None:
     """Runs a worker in this process until it is told to stop; then it finishes what is under way, and leaves."""
-    known = registry.definitions("workflow")
-    if not known and not registry.definitions("step"):
+    known = default.definitions("workflow")
+    if not known and not default.definitions("step"):
         loaded = ", ".join(map(safe, place.apps))
         raise ConfigError(f"nothing to work on: {loaded} defines no workflow and no step; name your code with --app")
     stopping = Stopping()  # before there is a worker: one that was told meanwhile leaves in good order, too

@@ -8,34 +8,40 @@ from typing import Any, cast
 
 from tenuto.host.programs import abilities
 from tenuto.kernel.turn import Definition
-from tenuto.model import registry
 from tenuto.model.definitions import Step, Workflow
 from tenuto.model.main import definition_of
 from tenuto.model.options import module_function
+from tenuto.model.registry import Registry
 
-__all__ = ["Definitions", "find_handler"]
+__all__ = ["Definitions"]
 
 
 class Definitions:
-    """What is registered in this process, looked up by id; hashes are computed once per definition."""
+    """What an app's registry has, looked up by id; hashes are computed once per definition."""
 
-    def __init__(self) -> None:
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
         self._hashes: dict[int, tuple[Workflow[..., Any], Definition]] = {}
         self.stored: list[str] = []  # TWF workflows of the store that can be run here, though not loaded
 
     def workflow(self, target: str) -> Workflow[..., Any] | None:
-        found = registry.get(target)
+        found = self.registry.get(target)
         return cast("Workflow[..., Any]", found) if isinstance(found, Workflow) else None
 
     def step(self, target: str) -> Step[..., Any] | None:
-        found = registry.get(target)
+        found = self.registry.get(target)
         return cast("Step[..., Any]", found) if isinstance(found, Step) else None
 
+    def handler(self, name: str) -> Callable[[Any], object] | None:
+        """A rollback handler by the name its step stored."""
+        step = self.step(name)
+        return module_function(name) if step is None else step.fn
+
     def workflows(self) -> list[str]:
-        return [*(item.id for item in registry.definitions("workflow")), *self.stored]
+        return [*(item.id for item in self.registry.definitions("workflow")), *self.stored]
 
     def steps(self) -> list[str]:
-        return [item.id for item in registry.definitions("step")]
+        return [item.id for item in self.registry.definitions("step")]
 
     def definition(self, workflow: Workflow[..., Any] | None) -> Definition:
         """Of a workflow; one that is not known here has no hash yet: the worker that knows it brings its own."""
@@ -60,9 +66,3 @@ class Definitions:
         lines += abilities()
         lines += sorted(queues or ["*"])
         return sha256("\n".join(lines).encode()).hexdigest()
-
-
-def find_handler(name: str) -> Callable[[Any], object] | None:
-    """A rollback handler by the name its step stored."""
-    found = registry.get(name)
-    return cast("Step[..., Any]", found).fn if isinstance(found, Step) else module_function(name)

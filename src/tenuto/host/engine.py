@@ -55,6 +55,7 @@ from tenuto.kernel.turn import create
 from tenuto.model.definitions import Workflow, encode_call
 from tenuto.model.durations import Duration, milliseconds
 from tenuto.model.ids import short_name
+from tenuto.model.registry import Registry, default
 from tenuto.model.state import answer_query
 from tenuto.store.endings import SINGLES
 from tenuto.store.port import CLOSED, NewRun, RunFilter, RunRecord, Store
@@ -76,14 +77,20 @@ class NativeEngine(Scheduling, Queueing, Controlling):
     """Every verb of the app, on a store of ours."""
 
     def __init__(
-        self, store: Store, options: WorkerOptions | None, limits: Limits | None = None, system: System = REAL
+        self,
+        store: Store,
+        options: WorkerOptions | None,
+        limits: Limits | None = None,
+        registry: Registry = default,
+        system: System = REAL,
     ) -> None:
         self.store = store
         self.system = system
+        self.registry = registry
         self.limits = limits if limits is not None else Limits()
         self.page_size = self.limits.page
         store.limit_messages(self.limits.buffered_messages)
-        self.definitions = Definitions()
+        self.definitions = Definitions(registry)
         self._programs = Programs(store)
         self._waiters = Waiters(store, self._is_busy, self._will_be_told, system.pace)
         self._worker: Worker | None = None
@@ -92,9 +99,11 @@ class NativeEngine(Scheduling, Queueing, Controlling):
     async def open(self) -> None:
         await self.store.open()
         if self._options is not None:
-            self._worker = Worker(self.store, self.system, tell=self._waiters.tell, limits=self.limits, **self._options)
+            self._worker = Worker(
+                self.store, self.system, self.registry, tell=self._waiters.tell, limits=self.limits, **self._options
+            )
             try:
-                with self.limits.in_force():  # in all that it starts
+                with self.limits.in_force(), self.registry.in_force():  # in all that it starts
                     await self._worker.start()
             except BaseException:
                 await self.store.close()
@@ -282,9 +291,11 @@ class NativeEngine(Scheduling, Queueing, Controlling):
                 return notes_of(await self._rows(run_id), status)
         return ()
 
+    @under_limits
     async def history(self, run_id: str) -> list[HistoryEntry]:
         return history_of(await self._rows(run_id))
 
+    @under_limits
     async def explain(self, run_id: str) -> Explanation:
         record = await self._record(run_id)
         with suppress(DecodingError, RecordError):  # rows that cannot be read are a cause that it names
@@ -295,6 +306,7 @@ class NativeEngine(Scheduling, Queueing, Controlling):
     def watch(self, run_id: str) -> AsyncIterator[RunEvent]:
         return watch(self.store, run_id)
 
+    @under_limits
     async def query(self, run_id: str, query: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The published state, or what a query makes of it. Read from the store: no worker, also after the end."""
         target = (await self._record(run_id)).target

@@ -81,11 +81,11 @@ class _InForce:
 
 
 def under_limits(verb: Verb) -> Verb:
-    """A verb of an engine, with the engine's limits in force while it is at work."""
+    """A verb of an engine, with the engine's limits and its registry in force while it is at work."""
 
     @wraps(verb)
     async def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        with self.limits.in_force():
+        with self.limits.in_force(), self.registry.in_force():
             return await verb(self, *args, **kwargs)
 
     return cast("Verb", call)

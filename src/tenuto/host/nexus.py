@@ -15,13 +15,13 @@ from tenuto.codec.values import load
 from tenuto.errors import ChildCancelledError, ChildTerminatedError, TwfError
 from tenuto.host.engine import NativeEngine
 from tenuto.kernel.location import check_name
-from tenuto.model import registry
 from tenuto.model.concurrency import shield
 from tenuto.model.decorators import step, workflow
 from tenuto.model.definitions import ContinueAsNew, Step, Workflow
 from tenuto.model.ids import short_name
 from tenuto.model.info import run_info
 from tenuto.model.port import current_port
+from tenuto.model.registry import default
 from tenuto.model.timers import sleep
 from tenuto.store.urls import store_of
 from tenuto.twf.run.library import library
@@ -49,9 +49,9 @@ class Namespaces:
             _clients[name] = client
             library.namespaces.add(name)
         if self._urls:
-            registry.register(cast("Workflow[..., Any]", remote_run))
+            default.register(cast("Workflow[..., Any]", remote_run))
             for known in (start_there, follow_there, cancel_there):
-                registry.register(cast("Step[..., Any]", known))
+                default.register(cast("Step[..., Any]", known))
 
     async def close(self) -> None:
         for name in self._urls:
@@ -60,7 +60,7 @@ class Namespaces:
             if client is not None:
                 await client.close()
         if not _clients:
-            registry.forget(NEXUS)
+            default.forget(NEXUS)
 
 
 @step(name="tenuto.nexus.start", max_attempts=_PATIENT)
@@ -122,4 +122,4 @@ def _ended(run_id: str, status: str, value: bytes) -> Any:
 
 
 for _definition in (remote_run, start_there, follow_there, cancel_there):
-    registry.forget(_definition.id)  # known only while an app has namespaces: nobody else may claim such a run
+    default.forget(_definition.id)  # known only while an app has namespaces: nobody else may claim such a run

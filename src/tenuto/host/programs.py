@@ -16,11 +16,11 @@ from weakref import WeakKeyDictionary
 from tenuto.codec.rows import VERSION_KEY
 from tenuto.errors import TwfError
 from tenuto.kernel.turn import Definition
-from tenuto.model import registry
 from tenuto.model.definitions import Workflow
 from tenuto.model.ids import short_name
 from tenuto.model.main import definition_of
 from tenuto.model.port import current_port
+from tenuto.model.registry import default
 from tenuto.store.port import Store
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def is_twf(workflow: object) -> TypeGuard[TwfWorkflow]:
 
 def is_python(target: str) -> bool:
     """Whether a workflow is known here, and not from a program: its text is the deployed one."""
-    found = registry.get(target)
+    found = default.get(target)
     return isinstance(found, Workflow) and not is_twf(cast("object", found))
 
 
@@ -72,7 +72,7 @@ class Programs:
         library = loaded_library()
         if library is None:
             return
-        for found in registry.definitions("workflow"):
+        for found in default.definitions("workflow"):
             if is_twf(found) and found.compiled.program.hash not in self._kept:
                 await self._keep(found.compiled.program)
         library.fetch = self._store.program
@@ -113,7 +113,7 @@ class Programs:
         """
         found: list[str] = []
         for name, digests in await self._store.programs_of():
-            if registry.get(name) is None and await self._performable(digests):
+            if default.get(name) is None and await self._performable(digests):
                 found.append(name)
         return found
 
@@ -176,7 +176,7 @@ def _missing(target: str, digest: str) -> Workflow[..., Any]:
 
 def child_definition(target: str, parent: Workflow[..., Any]) -> Definition:
     """What a child of this run starts with: the latest definition of its name, else its parent's own program."""
-    found = registry.get(target)
+    found = default.get(target)
     if isinstance(found, Workflow):
         return Definition(*definition_of(cast("Workflow[..., Any]", found)))
     if is_twf(parent):

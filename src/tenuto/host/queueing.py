@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 
 from tenuto.errors import CallerFault, DefinitionNotFoundError, RunIdConflictError, RunNotFoundError
 from tenuto.host.certainty import made_certain
+from tenuto.host.definitions import Definitions
 from tenuto.host.limits import Limits, under_limits
 from tenuto.host.waiters import Ending
 from tenuto.kernel.commands import EnqueueTask
@@ -55,6 +56,7 @@ class Queueing:
     """The verbs of the native engine about queues, tasks and many runs."""
 
     store: Store
+    definitions: Definitions
     limits: Limits
     system: System
     page_size: int = 500
@@ -120,10 +122,10 @@ class Queueing:
     async def _step_named(self, name: str) -> Any:
         """The step that a text names: one that is registered here, or the id of one that any worker has."""
         try:
-            return registry.find(name, "step")
+            return self.definitions.registry.find(name, "step")
         except DefinitionNotFoundError:
             found = registry.among(name, "step", await self.store.defined())
-            if found is None or registry.get(found) is not None:  # it is here, and no step
+            if found is None or self.definitions.registry.get(found) is not None:  # it is here, and no step
                 raise
         return Elsewhere(found)
 

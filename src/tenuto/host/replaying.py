@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tenuto.codec.values import dump, load
-from tenuto.host.definitions import Definitions, find_handler
+from tenuto.host.definitions import Definitions
 from tenuto.host.programs import pinned
 from tenuto.kernel.history import describe
 from tenuto.kernel.records import Rows
@@ -36,10 +36,10 @@ def replay(
     run = Run.load_rows(
         rows,
         definitions.definition(workflow),
-        lambda port: run_main(workflow, port, rows.input, parent),
+        lambda port: run_main(workflow, port, rows.input, parent, registry=definitions.registry),
         dump,
         load,
-        find_handler,
+        definitions.handler,
     )
     turn = run.take_turn((), latest(rows) if now is None else max(now, rows.counters.started_at))
     due = tuple((node.text, describe(node.entry)) for node in run.history.due_below(run.history.root))

@@ -14,7 +14,7 @@ from tenuto.host.attempts import Workplace
 from tenuto.host.collector import CollectorPaused
 from tenuto.host.commit import Committer
 from tenuto.host.contents import Contents
-from tenuto.host.definitions import Definitions, find_handler
+from tenuto.host.definitions import Definitions
 from tenuto.host.effects import Effects, commit_plain, ending_mail, first_rows, gather
 from tenuto.host.inline import InlineWork
 from tenuto.host.limits import HistorySize, Limits
@@ -197,10 +197,10 @@ class HeldRun:
         self.run = Run.load_rows(
             rows,
             self._definitions.definition(workflow),
-            lambda port: run_main(workflow, port, rows.input, parent, self._limits.apply),
+            lambda port: run_main(workflow, port, rows.input, parent, self._limits.apply, self._definitions.registry),
             dump,
             load,
-            find_handler,
+            self._definitions.handler,
         )
 
     def drop(self) -> None:

@@ -31,7 +31,7 @@ class Scheduling:
         if name.startswith("workflow//"):
             return name
         try:
-            return registry.find(name, "workflow").id
+            return self.definitions.registry.find(name, "workflow").id
         except DefinitionNotFoundError:
             found = registry.among(name, "workflow", await self.store.defined())
             if found is None:

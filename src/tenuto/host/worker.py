@@ -32,7 +32,7 @@ from tenuto.host.under_way import AttemptUnderWay, UnderWay
 from tenuto.host.waiters import Ending
 from tenuto.kernel.batch import Batch
 from tenuto.kernel.records import Mail
-from tenuto.model import registry
+from tenuto.model.registry import Registry, default
 from tenuto.store.machine import Process, is_gone, this_process
 from tenuto.store.port import Claim, Lease, NewRun, RunningStep, Store, TurnCommit
 from tenuto.system import REAL, System
@@ -52,6 +52,7 @@ class Worker:
         self,
         store: Store,
         system: System = REAL,
+        registry: Registry = default,
         *,
         queues: Sequence[str] | None,
         concurrency: int,
@@ -74,7 +75,7 @@ class Worker:
         self._grace = grace
         self._max_reclaims = max_reclaims
         self._quarantine = Quarantine(store, lease_ms, system)
-        self._definitions = Definitions()
+        self._definitions = Definitions(registry)
         self._programs = Programs(store)
         self._housekeeper = Housekeeper(
             store, self._definitions, lambda: self._id, lease_ms, retention_ms, lambda: self.poke(), system
@@ -141,10 +142,10 @@ class Worker:
         """Keeps in mind what other workers have registered: code of a run can name it, and ask nobody."""
         try:
             while True:
-                registry.know_elsewhere(self, await self._store.defined())
+                self._definitions.registry.know_elsewhere(self, await self._store.defined())
                 await asyncio.sleep(self._place.pace.poll)
         finally:
-            registry.know_elsewhere(self, ())
+            self._definitions.registry.know_elsewhere(self, ())
 
     def _forever(self, name: str, loop: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
         return asyncio.create_task(self._until_done(name, loop), name=f"tenuto-{name}")

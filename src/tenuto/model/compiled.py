@@ -14,9 +14,10 @@ from typing import Any, Final, TypeAlias, TypeVar, cast, final
 
 from tenuto.codec.classes import register_class
 from tenuto.errors import NotCompiledError, NotInWorkflowError
-from tenuto.model import inherited, registry, view
+from tenuto.model import inherited, view
 from tenuto.model.definitions import Step, Workflow
 from tenuto.model.place import Place
+from tenuto.model.registry import default
 from tenuto.model.steps import captured, plain_call
 
 __all__ = [
@@ -78,7 +79,7 @@ def _registered_step(
         _lines[id] = line
     made = _new(_STEP)
     _STEP.__init__(made, fn, id=id, name=name or fn.__name__, options=options)
-    return registry.register(made)
+    return default.register(made)
 
 
 def local_step(
@@ -108,7 +109,7 @@ def hoisted_step(id: str, qualname: str, *, name: str | None = None, **options: 
     def decorate(fn: Callable[..., Any]) -> Step[..., Any]:
         _rename(fn, qualname)
         made: Step[..., Any] = Step(fn, id=name or id, name=name or fn.__name__, options=options)
-        return registry.register(made)
+        return default.register(made)
 
     return decorate
 
@@ -162,7 +163,7 @@ def remote_step(
             return _host_object(fn)
         captures = _captures_of(fn, closure)
         made = RemoteStep(fn, id=name or id, name=name or fn.__name__, options=options, closure=captures, remote=True)
-        host = registry.get(made.id)
+        host = default.get(made.id)
         if isinstance(host, Step) and captures is None:
             _resemble(made, cast("Step[..., Any]", host))
         return made
@@ -253,15 +254,15 @@ def _registered_stub(
         _lines[id] = line
     made = _new(CompiledWorkflow)
     CompiledWorkflow.__init__(made, fn, id=id, name=name or fn.__name__, queue=queue)
-    known = registry.get(id)
+    known = default.get(id)
     if isinstance(known, CompiledWorkflow):
         known.unsettle()
         try:
-            registry.register(made)
+            default.register(made)
         finally:
             known.settle()
     else:
-        registry.register(made)
+        default.register(made)
     made.settle()
     return made
 
@@ -281,10 +282,10 @@ def workflow(
             return _host_object(fn)
         if qualname is not None:
             _rename(fn, qualname)
-        host = registry.get(name or id)
+        host = default.get(name or id)
         if not isinstance(host, CompiledWorkflow):  # the text that `tenuto compile` prints, imported by itself
             made: Workflow[..., Any] = Workflow(fn, id=name or id, name=name or fn.__name__, queue=queue)
-            return registry.register(made)
+            return default.register(made)
         _fill_defaults(fn, host.stub)
         host.attach(fn)
         return host
@@ -317,7 +318,7 @@ def local_workflow(
 
     def decorate(fn: Callable[..., Any]) -> Workflow[..., Any]:
         made: Workflow[..., Any] = Workflow(fn, id=name or id, name=name or fn.__name__, queue=queue)
-        return registry.register(made)
+        return default.register(made)
 
     return decorate
 

@@ -7,14 +7,14 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, ParamSpec, Protocol, TypeVar, TypeVarTuple, Unpack, overload
 
 from tenuto.errors import DirectiveError
-from tenuto.model import registry
 from tenuto.model.definitions import ContinueAsNew, Step, Workflow, encode_call
 from tenuto.model.ids import definition_id
 from tenuto.model.options import InlineOptions, StepOptions, spec_named, spec_of
 from tenuto.model.place import here, refuse
+from tenuto.model.registry import Registry, default
 from tenuto.model.steps import Implementation, StepCall, durable, is_async, is_plain, plain_call
 
-__all__ = ["StepDecorator", "step", "workflow"]
+__all__ = ["StepDecorator", "made_step", "made_workflow", "step", "workflow"]
 
 P = ParamSpec("P")
 Ts = TypeVarTuple("Ts")
@@ -80,16 +80,21 @@ def workflow(fn: Any = None, /, *, name: str | None = None, queue: str = "defaul
 
     `name=` replaces the id, so that the function can move to another file while runs are open.
     """
+    return made_workflow(default, fn, name, queue)
+
+
+def made_workflow(registry: Registry, fn: Any, name: str | None, queue: str) -> Any:
+    """The workflow that a function becomes in a registry; without a function, the decorator that makes it."""
     if fn is not None:
-        return _make_workflow(fn, name, queue)
+        return _make_workflow(registry, fn, name, queue)
 
     def decorate(fn: Any) -> Any:
-        return _make_workflow(fn, name, queue)
+        return _make_workflow(registry, fn, name, queue)
 
     return decorate
 
 
-def _make_workflow(fn: Any, name: str | None, queue: str) -> Workflow[..., Any]:
+def _make_workflow(registry: Registry, fn: Any, name: str | None, queue: str) -> Workflow[..., Any]:
     _check_marked(fn, "workflow")
     if not inspect.iscoroutinefunction(fn):
         raise DirectiveError("DIR101", f"workflow {fn.__qualname__} must be async: write `async def {fn.__name__}`")
@@ -126,21 +131,26 @@ def step(first: Any = None, fn: Any = None, /, *args: Any, **options: Any) -> An
         if fn is None:
             raise TypeError(f"step({first!r}): which function? Write step(name, fn, *args), or @step(name=...)")
         return _call_named(first, fn, args, options)
-    if first is None:
+    if fn is not None or (first is not None and options):
+        raise TypeError("step takes a function, options, or a name and a function with its arguments")
+    return made_step(default, first, options)
+
+
+def made_step(registry: Registry, fn: Any, options: Mapping[str, Any]) -> Any:
+    """The step that a function becomes in a registry; without a function, the decorator that makes it."""
+    if fn is None:
         spec_of(
             "step", {key: value for key, value in options.items() if key != "name"}
         )  # wrong options: here, at their line
 
         def decorate(fn: Any) -> Any:
-            return _make_step(fn, options)
+            return _make_step(registry, fn, options)
 
         return decorate
-    if fn is not None or options:
-        raise TypeError("step takes a function, options, or a name and a function with its arguments")
-    return _make_step(first, {})
+    return _make_step(registry, fn, options)
 
 
-def _make_step(fn: Any, options: Mapping[str, Any]) -> Step[..., Any]:
+def _make_step(registry: Registry, fn: Any, options: Mapping[str, Any]) -> Step[..., Any]:
     _check_marked(fn, "step")
     given = dict(options)
     name = given.pop("name", None)

@@ -24,10 +24,10 @@ from tenuto.codec.values import dump, dump_call, dump_plain_call
 from tenuto.errors import NestingError, NotInWorkflowError
 from tenuto.kernel.location import check_name
 from tenuto.kernel.operations import StepSpec
-from tenuto.model import registry
 from tenuto.model.ids import definition_hash, static_names
 from tenuto.model.options import StepOptions, spec_named, spec_of
 from tenuto.model.place import Place, here, refuse
+from tenuto.model.registry import current, default
 from tenuto.model.signatures import Parameters
 from tenuto.model.steps import Implementation, StepCall, durable, is_async, is_plain, plain_call
 
@@ -298,7 +298,7 @@ class Step(Generic[P, R_co]):
     def implementation(self) -> Implementation:
         """The function that attempts run, and whether it is async."""
         if self._remote:
-            registered = registry.get(self.id)
+            registered = current().get(self.id) or default.get(self.id)  # there the import hook has put it
             if registered is not None:
                 return registered.fn, is_async(registered.fn)
         known = self._known
@@ -348,7 +348,7 @@ def _describe_workflow(workflow: Workflow[..., Any]) -> tuple[str, None]:
 
 
 def _find(definition_id: str, captured: dict[str, Any] | None) -> Any:
-    found = registry.get(definition_id)
+    found = current().get(definition_id)
     if found is None:
         raise LookupError(definition_id)
     if captured is None or not isinstance(found, Step):

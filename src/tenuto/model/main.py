@@ -13,6 +13,7 @@ from tenuto.model.definitions import ContinueAsNew, Workflow, definition_of, enc
 from tenuto.model.loops import Break, Continue
 from tenuto.model.place import Place, RunContext, here
 from tenuto.model.port import Port, current_port
+from tenuto.model.registry import Registry
 from tenuto.model.replies import HANDLER_RESULTS, Update
 from tenuto.model.view import body_of
 
@@ -27,14 +28,17 @@ async def run_main(
     input: bytes,  # noqa: A002  # its public name
     parent_id: str | None,
     enter: Callable[[], None] | None = None,
+    registry: Registry | None = None,
 ) -> Outcome:
     """How the run ended: `Completed` with its encoded value or `Continued` with the next input.
 
     Raises what the workflow's function raised; the engine makes its outcome of that. `enter` is called first, in the
-    run's own context.
+    run's own context; `registry` is where its code finds definitions by name.
     """
     if enter is not None:
         enter()
+    if registry is not None:
+        registry.apply()
     current_port.set(port)
     here.set(Place("run", port, RunContext(workflow.id, parent_id, asyncio.current_task())))
     args, kwargs = port.decode(input)

@@ -108,8 +108,9 @@ def queued_step(call: str, task: Any, args: tuple[Any, ...], options: Mapping[st
         bound = cast("Bound[Any]", task)  # type: ignore[redundant-cast]  # not to pyright
         return _step_operation(call, bound.definition, bound.args, bound.kwargs, options)
     if isinstance(task, str):
-        found = task if "//" in task else registry.find_id(task, "step")
-        task = registry.get(found) or Elsewhere(found)
+        known = registry.current()
+        found = task if "//" in task else known.find_id(task, "step")
+        task = known.get(found) or Elsewhere(found)
     if isinstance(task, Elsewhere):  # not loaded here; a worker of its queue will know it
         spec = spec_named(short_name(task.id))
         spec = replace(spec, **queue_fields(spec, options, call))

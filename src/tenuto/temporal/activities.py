@@ -16,7 +16,7 @@ from collections.abc import Coroutine, Sequence
 from contextvars import copy_context
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from temporalio import activity
 from temporalio.common import RawValue
@@ -24,14 +24,13 @@ from temporalio.exceptions import ApplicationError
 
 from tenuto.codec.values import dump, load
 from tenuto.errors import DefinitionNotFoundError
-from tenuto.host.definitions import find_handler
+from tenuto.host.definitions import Definitions
 from tenuto.host.limits import Limits
 from tenuto.host.runner import perform
 from tenuto.kernel.commands import RunRollback, RunStep
 from tenuto.kernel.operations import Err, Ok, StepSpec, TimedOut
 from tenuto.kernel.retries import Retry, judge
-from tenuto.model import registry
-from tenuto.model.definitions import Step
+from tenuto.model.registry import Registry
 from tenuto.model.steps import Attempt, StepCall, Subject
 from tenuto.system import Runner
 from tenuto.temporal.closures import kept, under_way
@@ -73,14 +72,16 @@ def pulse_of(lease: timedelta) -> float:
 class Activities:
     """The activities of one worker. `runner` runs its steps."""
 
-    def __init__(self, runner: Runner, limits: Limits) -> None:
+    def __init__(self, runner: Runner, limits: Limits, registry: Registry) -> None:
         self._runner = runner
+        self._definitions = Definitions(registry)
         self._limits = limits
 
     @activity.defn(dynamic=True)
     async def attempt(self, values: Sequence[RawValue]) -> RawValue:
         """One attempt; its value, encoded."""
-        self._limits.apply()  # for this task, and what it starts
+        self._limits.apply()
+        self._definitions.registry.apply()  # for this task, and what it starts
         info = activity.info()
         order = Order(**load(values[1].payload.data))
         closure = kept(_key(info)) if info.is_local else None
@@ -107,15 +108,15 @@ class Activities:
     def _found(self, info: activity.Info, order: Order, data: bytes, attempt: Attempt) -> Coroutine[Any, Any, Ok | Err]:
         """The attempt of what is registered here under the activity's type."""
         if order.undo is not None:
-            handler = find_handler(order.undo)
+            handler = self._definitions.handler(order.undo)
             if handler is None:
                 raise _unknown(f"undo handler {order.undo!r}")
             undo = RunRollback((), info.attempt, handler, data, None, order.key, order.name)
             return perform(undo, attempt, self._runner)
-        step = registry.get(info.activity_type)
-        if not isinstance(step, Step):
+        step = self._definitions.step(info.activity_type)
+        if step is None:
             raise _unknown(f"step {info.activity_type!r}")
-        call = StepCall(cast("Step[..., Any]", step), None, data)
+        call = StepCall(step, None, data)
         command = RunStep((), info.attempt, call, StepSpec(order.name), order.key)
         return perform(command, attempt, self._runner)
 

@@ -21,6 +21,7 @@ from tenuto.errors import (
     RunNotFoundError,
     StoreUnavailableError,
 )
+from tenuto.model.registry import Registry
 from tenuto.temporal.payloads import ours
 from tenuto.temporal.settings import Address
 
@@ -37,8 +38,9 @@ _REFUSED: Final = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATE
 class Connection:
     """A client of one namespace, once it is open."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, registry: Registry) -> None:
         self.address = address
+        self.registry = registry
         self._client: Client | None = None
 
     @property

@@ -41,11 +41,11 @@ from tenuto.host.summaries import RunSummary
 from tenuto.host.waiters import Ending
 from tenuto.host.watching import RunEvent
 from tenuto.kernel.location import check_name
-from tenuto.model import registry
 from tenuto.model.definitions import Workflow, encode_call
 from tenuto.model.durations import Duration, milliseconds
 from tenuto.model.ids import short_name
 from tenuto.model.options import QueueOptions
+from tenuto.model.registry import Registry
 from tenuto.model.state import answer_query
 from tenuto.model.tasks import queued_step
 from tenuto.store.port import CLOSED, RunFilter
@@ -75,9 +75,10 @@ NAME_CHARACTERS: Final = 40  # of a step's name in the id of its task
 class TemporalEngine:
     """Every verb of the app, on a Temporal cluster."""
 
-    def __init__(self, url: str, options: WorkerOptions | None, limits: Limits | None = None) -> None:
+    def __init__(self, url: str, options: WorkerOptions | None, limits: Limits | None, registry: Registry) -> None:
         self.limits = limits_of(limits)
-        self._connection = Connection(Address.parse(url))
+        self.registry = registry
+        self._connection = Connection(Address.parse(url), registry)
         self._looking = Looking(self._connection)
         self._schedules = Schedules(self._connection)
         self._messages = Messages(self._connection, self._looking)
@@ -101,11 +102,11 @@ class TemporalEngine:
     # --- starting and finding
 
     async def resolve(self, name: str) -> str:
-        return name if name.startswith("workflow//") else registry.find(name, "workflow").id
+        return name if name.startswith("workflow//") else self.registry.find(name, "workflow").id
 
     @under_limits
     async def start(self, target: str, args: Sequence[Any], kwargs: Mapping[str, Any], options: StartOptions) -> str:
-        if isinstance(known := registry.get(target), Workflow):
+        if isinstance(known := self.registry.get(target), Workflow):
             known.accept(args, kwargs)
         call = encode_call(tuple(args), kwargs)
         asked = options.get("id")
@@ -125,11 +126,11 @@ class TemporalEngine:
     async def _start(
         self, target: str, call: bytes, run_id: str, options: StartOptions, reuse: WorkflowIDReusePolicy
     ) -> None:
-        place = place_in_queue(options, own_queue(target))
+        place = place_in_queue(options, own_queue(self.registry, target))
         if place["key"] is not None or place["partition"] is not None:
             _unsupported("start(key=, partition=)", "give the run an id, or use a task queue per partition")
         attributes = options.get("attributes")
-        memo: dict[str, Any] = {**memo_of(target), MEMO_OWNER: self._connection.address.task_queue}
+        memo: dict[str, Any] = {**memo_of(self.registry, target), MEMO_OWNER: self._connection.address.task_queue}
         if attributes:
             memo[MEMO_ATTRIBUTES] = dict(attributes)
         async with self._connection.asking(run_id):
@@ -248,7 +249,7 @@ class TemporalEngine:
     async def schedule(
         self, name: str, target: str, args: Sequence[Any], kwargs: Mapping[str, Any], options: ScheduleOptions
     ) -> None:
-        await self._schedules.put(name, target, own_queue(target), args, kwargs, options)
+        await self._schedules.put(name, target, own_queue(self.registry, target), args, kwargs, options)
 
     async def schedules(self) -> list[ScheduleSummary]:
         return await self._schedules.list()

@@ -101,7 +101,7 @@ class LiveRun:
 
     def __init__(self, values: Sequence[RawValue], site: Site) -> None:
         info = workflow.info()
-        known = workflow_of(info.workflow_type, workflow.memo_value(MEMO_PROGRAM, None, type_hint=str))
+        known = workflow_of(site.registry, info.workflow_type, workflow.memo_value(MEMO_PROGRAM, None, type_hint=str))
         started_with = call_of(values)
         call, carried = started_with.input, started_with.carried
         carry = Carry(0, [], None) if carried is None else Carry(*load(carried))
@@ -132,9 +132,10 @@ class LiveRun:
         self._run = TemporalRun(
             rows,
             _CODE,
-            lambda port: run_main(known, port, call, parent, self._limits.apply),
+            lambda port: run_main(known, port, call, parent, self._limits.apply, site.registry),
             carry.published,
             self._excess,
+            site.registry,
         )
         self._performer = Performer(self._run, self, site, known, is_marked=self._is_marked)
         site.enter(self)
@@ -448,8 +449,8 @@ class LiveRun:
         return dump(list(carry) if carry.as_json else list(carry[:-1]), CARRY)  # the form of before, where it says all
 
     def _continue(self, call: bytes) -> NoReturn:
-        number = self._run.generation + 2
-        memo = {**workflow.memo(), MEMO_RUN_NO: number, **memo_of(self._workflow.id, self._workflow)}
+        carried = memo_of(self._site.registry, self._workflow.id, self._workflow)
+        memo = {**workflow.memo(), MEMO_RUN_NO: self._run.generation + 2, **carried}
         args = [call, self._carry(self._unread.values())]
         # Started before there was a mark, it goes on to read what it is sent as it did.
         written = [ours(item) if self._is_marked else unmarked(item) for item in args]

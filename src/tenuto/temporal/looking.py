@@ -152,7 +152,7 @@ class Looking:
         batch: list[Found] = []
         async for execution in self._connection.client.list_workflows(_list_query(which)):
             memo = await execution.memo()
-            if is_ours(self._connection.address, execution, memo):
+            if is_ours(self._connection.address, self._connection.registry, execution, memo):
                 batch.append(Found(self._summary(execution, memo), execution.run_id))
             if len(batch) == AT_ONCE:
                 yield batch
@@ -190,7 +190,7 @@ class Looking:
         async with self._connection.asking(run_id):
             described = await self._connection.handle(run_id).describe()
             source: str | None = await described.memo_value(MEMO_PROGRAM, None)
-        return workflow_of(described.workflow_type, source)
+        return workflow_of(self._connection.registry, described.workflow_type, source)
 
     # --- its own memory
 

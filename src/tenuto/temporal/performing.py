@@ -165,7 +165,7 @@ class Performer:
         if command.delay_ms:
             begin(None)
         else:
-            kind = _kind_of(command.target)
+            kind = _kind_of(self._site, command.target)
             self._portions.hand(kind, command.location, _size_of(command), partial(begin, kind))
 
     def _begin_step(self, command: EnqueueTask, op: StepOp, kind: Kind | None) -> None:
@@ -180,7 +180,7 @@ class Performer:
             maximum_interval=timedelta(milliseconds=max(spec.backoff_max_ms, 2 * spec.backoff_ms)),
             maximum_attempts=spec.max_attempts,
         )
-        if is_findable(command.target):
+        if is_findable(self._site.registry, command.target):
             begin = partial(self._call_there, command, spec, order, policy)
         else:
             call = RunStep(location, 1, op.call, StepSpec(spec.name), command.id)
@@ -192,7 +192,7 @@ class Performer:
     async def _delayed(self, command: EnqueueTask, begin: Callable[[], asyncio.Task[Any]]) -> Any:
         await workflow.sleep(command.delay_ms / 1000, summary=shown(text(command.location)))
         room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        kind = _kind_of(command.target)
+        kind = _kind_of(self._site, command.target)
 
         def has_room() -> None:
             self._work[command.location].kind = kind
@@ -258,7 +258,7 @@ class Performer:
 
     def run_rollback(self, command: RunRollback) -> None:
         """One attempt; the kernel counts them and waits between them."""
-        kind = _kind_of(reference_of(cast("Any", command.handler)))
+        kind = _kind_of(self._site, reference_of(cast("Any", command.handler)))
         self._portions.hand(
             kind, ("undo", command.location), len(command.result), partial(self._begin_rollback, command, kind)
         )
@@ -267,7 +267,7 @@ class Performer:
         undo = reference_of(cast("Any", command.handler))
         order = Order(command.key, command.name, 1, timeout_ms=command.timeout_ms, undo=undo or None)
         identity = f"{activity_id(command.location)}:rollback"
-        if is_findable(undo):
+        if is_findable(self._site.registry, undo):
             handle: asyncio.Task[Any] = workflow.start_activity(
                 undo,
                 args=[ours(command.result), ours(order.encode())],
@@ -384,7 +384,7 @@ class Performer:
 
     def start_child(self, command: StartChild) -> None:
         start = self._starting[command.location] = _Start(command.run, asyncio.Event(), command.detached)
-        memo = {**memo_of(command.target, self._workflow), MEMO_OWNER: self._site.task_queue}
+        memo = {**memo_of(self._site.registry, command.target, self._workflow), MEMO_OWNER: self._site.task_queue}
         size = len(command.input) + sum(len(text) for text in memo.values())
 
         def begin() -> None:
@@ -488,9 +488,9 @@ class Performer:
         task.add_done_callback(self._others.discard)
 
 
-def _kind_of(target: str) -> Kind:
+def _kind_of(site: Site, target: str) -> Kind:
     """What a step or undo handler is open as: an activity; or a local one, of which the server knows nothing."""
-    return "activity" if is_findable(target) else "other"
+    return "activity" if is_findable(site.registry, target) else "other"
 
 
 def _size_of(command: EnqueueTask) -> int:

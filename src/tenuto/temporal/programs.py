@@ -14,8 +14,8 @@ from tenuto.codec.values import load
 from tenuto.errors import DefinitionNotFoundError
 from tenuto.host.programs import pinned
 from tenuto.kernel.operations import StepOp
-from tenuto.model import registry
 from tenuto.model.definitions import Workflow
+from tenuto.model.registry import Registry
 from tenuto.temporal.tasks import TASK, one_step
 from tenuto.twf.run import TwfWorkflow
 from tenuto.twf.run.activities import Performer, call_of
@@ -27,7 +27,7 @@ __all__ = ["MEMO_PROGRAM", "as_activity", "memo_of", "workflow_of"]
 MEMO_PROGRAM: Final = "tenuto_program"
 
 
-def memo_of(target: str, parent: Workflow[..., Any] | None = None) -> Mapping[str, str]:
+def memo_of(registry: Registry, target: str, parent: Workflow[..., Any] | None = None) -> Mapping[str, str]:
     """What a run of this workflow carries: the latest text that has it, else that of its parent."""
     found: Any = registry.get(target)
     if isinstance(found, TwfWorkflow):
@@ -37,7 +37,7 @@ def memo_of(target: str, parent: Workflow[..., Any] | None = None) -> Mapping[st
     return {}
 
 
-def workflow_of(target: str, source: str | None) -> Workflow[..., Any]:
+def workflow_of(registry: Registry, target: str, source: str | None) -> Workflow[..., Any]:
     """The workflow that a run is executed by; without one the run waits for a worker that has it."""
     if target == TASK:
         return one_step

@@ -24,7 +24,7 @@ from temporalio import workflow
 
 from tenuto.codec.values import dump, load
 from tenuto.errors import DecodingError, LimitError, UnsupportedError
-from tenuto.host.definitions import find_handler
+from tenuto.host.definitions import Definitions
 from tenuto.kernel.commands import CancelStep, RunStep
 from tenuto.kernel.facts import Done, Fact, UpdateAsked
 from tenuto.kernel.history import Node
@@ -49,8 +49,8 @@ from tenuto.kernel.pending import Pending
 from tenuto.kernel.records import ChildMode, Patch, PatchMark, Rows, SideEffect
 from tenuto.kernel.timers import Timer
 from tenuto.kernel.turn import Definition, Main, Run
-from tenuto.model import registry
 from tenuto.model.definitions import Step
+from tenuto.model.registry import Registry
 from tenuto.temporal.programs import as_activity
 
 __all__ = ["INLINE", "ClosureCall", "TemporalRun", "is_findable"]
@@ -68,8 +68,10 @@ class TemporalRun(Run):
         main: Main,
         published: bytes | None,
         excess: Callable[[bytes], LimitError | None],
+        registry: Registry,
     ) -> None:
-        super().__init__(rows, definition, main, dump, load, find_handler)
+        super().__init__(rows, definition, main, dump, load, Definitions(registry).handler)
+        self._registry = registry
         self._excess = excess
         self.published = published
         self.quiet = False  # Temporal is repeating what was said before
@@ -137,7 +139,7 @@ class TemporalRun(Run):
             return self.evicted()
         match operation:
             case StepOp():
-                return self.steps.issue(_as_task(operation))
+                return self.steps.issue(_as_task(self._registry, operation))
             case SideEffectOp():
                 return self._side_effect(operation)
             case ChildOp(mode=ChildMode.HOOK, run=str()):
@@ -275,7 +277,7 @@ def _value(outcome: object) -> bytes:
     return outcome.value if isinstance(outcome, Ok) else b""
 
 
-def is_findable(target: str) -> bool:
+def is_findable(registry: Registry, target: str) -> bool:
     """Whether another process finds this step by its id."""
     if not target:
         return False
@@ -288,7 +290,7 @@ def is_findable(target: str) -> bool:
     return "<locals>" not in known.__qualname__ or known.closure is not None
 
 
-def _as_task(op: StepOp) -> StepOp:
+def _as_task(registry: Registry, op: StepOp) -> StepOp:
     op = as_activity(op)
     spec = op.spec
     if spec.key is not None or spec.partition is not None:
@@ -296,7 +298,7 @@ def _as_task(op: StepOp) -> StepOp:
             "Task.run(key=, partition=): Temporal's task queues have neither; give a child an id, or use a task queue"
             " per partition"
         )
-    if spec.max_attempts == 1 and not is_findable(op.call.target):
+    if spec.max_attempts == 1 and not is_findable(registry, op.call.target):
         raise UnsupportedError(
             f"step {spec.name!r} with max_attempts=1 is a function that only this process has: on Temporal it could run"
             " a second time when its worker is lost; make it a @step of its module"

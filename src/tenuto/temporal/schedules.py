@@ -88,7 +88,10 @@ class Schedules:
                 args=[ours(record.input)],
                 id=record.name,
                 task_queue=self._connection.address.task_queue_of(record.queue),
-                memo={**memo_of(record.target), MEMO_OWNER: self._connection.address.task_queue},
+                memo={
+                    **memo_of(self._connection.registry, record.target),
+                    MEMO_OWNER: self._connection.address.task_queue,
+                },
             ),
             spec=ScheduleSpec(
                 cron_expressions=[] if record.cron is None else [record.cron],

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tenuto.errors import ConfigError
 from tenuto.host.limits import Limits
+from tenuto.model.registry import Registry, default
 from tenuto.store.urls import shown_url
 
 __all__ = ["DEFAULT_QUEUE", "LIMITS", "VALUE_BYTES", "Address", "Site", "limits_of"]
@@ -93,6 +94,7 @@ class Site:
     task_queue: str = "tenuto"  # that stands for the queue `default`
     lease: timedelta = timedelta(seconds=30)  # how long a step's worker may be silent before it counts as lost
     limits: Limits = LIMITS
+    registry: Registry = default
     alive: set[Closeable] = field(default_factory=set["Closeable"])  # runs in memory
     lock: Lock = field(default_factory=Lock)  # they come and go on several threads
 

@@ -12,8 +12,8 @@ from temporalio.worker import Worker
 
 from tenuto.host.limits import Limits
 from tenuto.host.options import WorkerOptions
-from tenuto.model import registry
 from tenuto.model.definitions import Workflow
+from tenuto.model.registry import Registry, Sort
 from tenuto.system import Runner, own_threads
 from tenuto.temporal.activities import Activities, pulse_of
 from tenuto.temporal.connection import Connection
@@ -26,7 +26,7 @@ log = logging.getLogger("tenuto.temporal")
 
 LONGEST_TURN: Final = 8  # seconds; the server gives a task ten
 RESTART_AFTER: Final = 1.0  # seconds
-SORTS: Final[tuple[registry.Sort, ...]] = ("workflow", "step")
+SORTS: Final[tuple[Sort, ...]] = ("workflow", "step")
 
 
 class Workers:
@@ -35,7 +35,8 @@ class Workers:
     def __init__(self, connection: Connection, options: WorkerOptions, limits: Limits) -> None:
         self._connection = connection
         self._options = options
-        self._site = Site(connection.address.task_queue, timedelta(milliseconds=options["lease_ms"]), limits)
+        lease = timedelta(milliseconds=options["lease_ms"])
+        self._site = Site(connection.address.task_queue, lease, limits, connection.registry)
         self._serving: list[asyncio.Task[None]] = []
         self._workers: dict[str, Worker] = {}  # by task queue
         self._stopping = False
@@ -45,10 +46,10 @@ class Workers:
         """Serves the queues that were named, else the default one and those that registered definitions name."""
         address, options = self._connection.address, self._options
         self._stopping = False
-        queues = options["queues"] if options["queues"] is not None else _known_queues()
+        queues = options["queues"] if options["queues"] is not None else _known_queues(self._connection.registry)
         task_queues = list(dict.fromkeys(address.task_queue_of(queue) for queue in queues))
         self._runner = own_threads(options["concurrency"])
-        activities = Activities(self._runner, self._site.limits)
+        activities = Activities(self._runner, self._site.limits, self._site.registry)
         for task_queue in task_queues:
             serving = self._serve(task_queue, activities)
             self._serving.append(asyncio.create_task(serving, name=f"tenuto-{task_queue}"))
@@ -108,7 +109,7 @@ def _give_turns_time(worker: Worker) -> None:
         workflows._deadlock_timeout_seconds = LONGEST_TURN
 
 
-def _known_queues() -> list[str]:
+def _known_queues(registry: Registry) -> list[str]:
     queues = [DEFAULT_QUEUE]
     for sort in SORTS:
         for item in registry.definitions(sort):

@@ -35,12 +35,12 @@ from tenuto.kernel.records import Rows
 from tenuto.kernel.retries import GiveUp, Retry, judge
 from tenuto.kernel.turn import Definition, Turn
 from tenuto.kernel.turn import Run as KernelRun
-from tenuto.model import registry
 from tenuto.model.definitions import Bound, Step, Workflow, encode_call
 from tenuto.model.durations import Duration, milliseconds
 from tenuto.model.main import definition_of, run_main
 from tenuto.model.marking import startable
 from tenuto.model.options import module_function
+from tenuto.model.registry import default
 from tenuto.model.steps import Attempt, StepCall
 from tenuto.store.endings import SINGLES
 from tenuto.store.memory import MemoryStore
@@ -198,7 +198,7 @@ class Engine:
     def workflow(self, target: str) -> Workflow[..., Any]:
         known: Any = self._workflows.get(target)
         if known is None or isinstance(known, TwfWorkflow):  # of programs the latest counts; runs are pinned
-            known = registry.get(target) or known
+            known = default.get(target) or known
         if not isinstance(known, Workflow):
             raise LookupError(target)
         return cast("Workflow[..., Any]", known)
@@ -470,7 +470,7 @@ class Engine:
         self._jobs[key] = Job(command, work, run_id, deadline, task)
 
     def _start_task(self, run_id: str, task: EnqueueTask, attempt: int) -> None:
-        step = registry.get(task.target)
+        step = default.get(task.target)
         if not isinstance(step, Step):
             return  # nobody serves it here
         known = cast("Step[..., Any]", step)
@@ -503,7 +503,7 @@ class Engine:
             self.wake(told)
 
     def _judge(self, task: EnqueueTask, location: str, attempt: int, outcome: Err | TimedOut) -> Retry | GiveUp:
-        spec = cast("Step[..., Any]", registry.get(task.target)).spec
+        spec = cast("Step[..., Any]", default.get(task.target)).spec
         if isinstance(outcome, TimedOut):
             return judge(spec, location, attempt, TimeoutError("the attempt ran out of time"), timed_out=True)
         return judge(
@@ -529,7 +529,7 @@ class Engine:
         return pinned(target, digest, current)
 
     def _child_definition(self, target: str, parent: Workflow[..., Any]) -> Definition:
-        if target in self._workflows or registry.get(target) is not None:
+        if target in self._workflows or default.get(target) is not None:
             return self._definition(self.workflow(target))
         return child_definition(target, parent)
 
@@ -561,14 +561,14 @@ def _call_of(workflow: Any, args: tuple[Any, ...]) -> tuple[Workflow[..., Any], 
         bound = cast("Bound[Any]", cast("object", workflow))
         return cast("Workflow[..., Any]", bound.definition), encode_call(bound.args, bound.kwargs)
     if isinstance(workflow, str):
-        workflow = registry.find(workflow, "workflow")
+        workflow = default.find(workflow, "workflow")
     known, args = startable(workflow, args)
     known.accept(args, {})
     return known, encode_call(args, {})
 
 
 def _find_handler(name: str) -> Callable[[Any], object] | None:
-    step = registry.get(name)
+    step = default.get(name)
     return cast("Step[..., Any]", step).fn if isinstance(step, Step) else module_function(name)
 
 

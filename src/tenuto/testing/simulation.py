@@ -22,10 +22,10 @@ from tenuto.errors import TenutoError, TwfError
 from tenuto.host.nexus import Namespaces
 from tenuto.kernel.records import Mail, MailKind, UpdateStatus
 from tenuto.kernel.turn import Turn
-from tenuto.model import registry
 from tenuto.model.definitions import Workflow
 from tenuto.model.durations import milliseconds
 from tenuto.model.ids import short_name
+from tenuto.model.registry import default
 from tenuto.model.steps import is_async, step_info
 from tenuto.store.port import CLOSED, RunRecord
 from tenuto.testing.engine import Engine
@@ -155,7 +155,7 @@ class _Simulation:
         self._bindings.functions.update(self._kept[1])
         if self._kept[2]:
             library.namespaces.difference_update(self._kept[2])
-            registry.forget(NEXUS)
+            default.forget(NEXUS)
         self._engine.close()
 
     # --- what activities and functions do
@@ -193,7 +193,7 @@ class _Simulation:
 
     def _stub_namespaces(self, names: set[str]) -> None:
         """Answers in place of the other stores, as long as no real one is named beside them."""
-        known = registry.get(NEXUS)
+        known = default.get(NEXUS)
         real = cast("Workflow[..., Any]", known) if isinstance(known, Workflow) else None
 
         async def stubbed(namespace: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -203,9 +203,9 @@ class _Simulation:
             return {"name": name, "args": [*args, *kwargs.values()]}
 
         if real is not None:
-            registry.forget(NEXUS)
+            default.forget(NEXUS)
         library.namespaces.update(names)
-        registry.register(Workflow[..., Any](stubbed, id=NEXUS, name=NEXUS))
+        default.register(Workflow[..., Any](stubbed, id=NEXUS, name=NEXUS))
 
     def _stub(self, name: str) -> Any:
         def answer(*args: Any, **kwargs: Any) -> dict[str, Any]:

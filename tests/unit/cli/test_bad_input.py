@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from tenuto.model import registry
+from tenuto.model.registry import default
 
 APP = """
 from tenuto import workflow
@@ -22,7 +22,7 @@ async def nothing(n: int = 0) -> None: ...
 def shell(tenuto: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad_input_app.py").write_text(APP)
-    registry.forget("bad_input")  # of the case before
+    default.forget("bad_input")  # of the case before
     done = tenuto("start", "bad_input", "1", "--id", "r", "--app", "bad_input_app.py")
     assert done.exit_code == 0, done.output
     return tenuto

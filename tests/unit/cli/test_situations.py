@@ -19,7 +19,7 @@ from click.testing import Result
 
 from tenuto import Retry, RunHandle, Task, Tenuto, publish_state, sleep, step, wait_for_signal, workflow
 from tenuto.cli.loading import load_apps
-from tenuto.model import registry
+from tenuto.model.registry import default
 from tenuto.store.port import Store
 from tenuto.store.urls import store_of
 
@@ -121,7 +121,7 @@ def load_deployed(folder: Path, name: str) -> None:
     """Loads a workflow whose first step has this name: before the deploy one, after it another."""
     file = folder / f"deployed_{name}.py"
     file.write_text(DEPLOYED.format(name=name), encoding="utf-8")
-    registry.forget("diverged")
+    default.forget("diverged")
     load_apps([str(file)])
 
 
@@ -191,7 +191,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
         clock.advance(60)
         yield Shop(url, clock)
     for name in ("diverged", "weigh", "measure"):
-        registry.forget(name)
+        default.forget(name)
 
 
 async def _settle(url: str, clock: Any) -> None:

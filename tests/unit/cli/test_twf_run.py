@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from tenuto import Tenuto
 from tenuto.cli import main
-from tenuto.model import registry
+from tenuto.model.registry import default
 from tenuto.twf.run import load_program
 from tenuto.twf.run.library import library
 
@@ -66,13 +66,13 @@ activity Work(k: int):
 def empty_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
     sorts: tuple[Any, ...] = ("workflow", "step")
-    before = {item.id for sort in sorts for item in registry.definitions(sort)}
+    before = {item.id for sort in sorts for item in default.definitions(sort)}
     kept = dict(library.programs), list(library.bindings)
     yield
     for sort in sorts:
-        for item in registry.definitions(sort):
+        for item in default.definitions(sort):
             if item.id not in before:
-                registry.forget(item.id)
+                default.forget(item.id)
     library.programs, library.bindings = kept
 
 

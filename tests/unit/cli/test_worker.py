@@ -127,9 +127,9 @@ def test_the_children_are_told_the_same_and_the_url_by_their_environment(
 def test_a_worker_with_nothing_to_work_on_refuses_to_start(
     tenuto: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tenuto.model import registry
+    from tenuto.model.registry import default
 
-    monkeypatch.setattr(registry, "definitions", lambda kind: [])
+    monkeypatch.setattr(default, "definitions", lambda kind: [])
     done = tenuto("worker", "--app", "os", "--url", "memory://")
     assert done.exit_code == 2
     assert "TN221 nothing to work on: os defines no workflow and no step" in done.output

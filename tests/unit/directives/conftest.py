@@ -18,7 +18,8 @@ from tenuto.errors import RunFailedError
 from tenuto.host.history import history_of
 from tenuto.kernel.location import text as location_text
 from tenuto.kernel.records import Step as StepRecord
-from tenuto.model import compiled, ids, registry, view
+from tenuto.model import compiled, ids, view
+from tenuto.model.registry import default
 from tenuto.testing.engine import Engine
 
 CASES = Path(__file__).parent / "cases"
@@ -31,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def clean_registries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Definitions of one test are not those of the next."""
-    monkeypatch.setattr(registry, "_by_id", {})
+    monkeypatch.setattr(default, "_by_id", {})
     monkeypatch.setattr(classes, "_by_id", {})
     monkeypatch.setattr(classes, "_ids", {})
     monkeypatch.setattr(compiled, "_lines", {})

@@ -16,7 +16,7 @@ from tenuto.directives import install
 from tenuto.directives.errors import CODES, describe
 from tenuto.directives.transform import MODES, Mode, Result, render, transform
 from tenuto.errors import DirectiveError
-from tenuto.model import registry
+from tenuto.model.registry import default
 
 CASES = Path(__file__).parent / "cases"
 NAMES = sorted(folder.name for folder in CASES.iterdir())
@@ -129,6 +129,6 @@ def test_every_case_can_be_imported_or_fails_to_with_its_first_code(case: str, p
         for entry in result.manifest.get(section, {}).get("input.py", {}).values()
     ):
         (identity,) = entry.values()
-        definition = registry.get(identity)
+        definition = default.get(identity)
         assert definition is not None
         assert callable(definition.fn)  # of a workflow: its body, for which the view is made

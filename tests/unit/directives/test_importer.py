@@ -19,9 +19,9 @@ from tenuto.directives.caches import VERSION
 from tenuto.directives.importer import DirectiveFinder, DirectiveLoader, ZipDirectiveLoader, is_installed
 from tenuto.directives.marker import has_marker
 from tenuto.errors import DirectiveError, DuplicateIdError
-from tenuto.model import registry
 from tenuto.model.definitions import Step
 from tenuto.model.ids import definition_hash
+from tenuto.model.registry import default
 
 STEP = 'async def f(): "use step"; return 1\n'
 
@@ -213,7 +213,7 @@ def test_d093_an_import_fails_with_the_first_error_and_notes_the_rest(project: A
     assert len(error.__notes__) == 1
     assert "m.py:4:5: DIR102" in error.__notes__[0]
     assert [finding.code for finding in error.findings] == ["DIR101", "DIR102"]  # type: ignore[attr-defined]
-    assert registry.definitions("workflow") == []
+    assert default.definitions("workflow") == []
 
 
 def test_pythons_own_syntax_errors_come_through_with_the_file_name(project: Any) -> None:
@@ -247,7 +247,7 @@ def test_reloading_compiles_and_registers_again(project: Any) -> None:
     old, old_body = module.w, module.w.fn
     project({"m.py": 'async def w():\n    "use workflow"\n    return 22\n'})
     importlib.reload(module)
-    assert registry.get("workflow//m.py//w") is module.w is not old
+    assert default.get("workflow//m.py//w") is module.w is not old
     assert old.fn is old_body
     with pytest.raises(StopIteration) as stop:
         module.w.fn().send(None)
@@ -279,7 +279,7 @@ def test_d021_one_id_from_two_files_is_an_error_and_one_file_twice_is_not(projec
     assert spec.loader is not None
     again = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(again)
-    assert registry.get("step//m.py//f") is again.f is not first
+    assert default.get("step//m.py//f") is again.f is not first
     project(
         {
             "a.py": 'from tenuto import step\n@step(name="pay")\nasync def f(): ...\n',
@@ -298,7 +298,7 @@ def test_installing_twice_keeps_one_hook_and_takes_the_new_settings(project: Any
     assert is_installed()
     assert sum(isinstance(finder, DirectiveFinder) for finder in sys.meta_path) == 1
     importlib.import_module("m")
-    assert registry.get("step//m.py//f") is None
+    assert default.get("step//m.py//f") is None
 
 
 def test_strict_and_packages_come_from_the_project_file(project: Any) -> None:

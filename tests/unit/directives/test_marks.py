@@ -17,8 +17,8 @@ import pytest
 
 from tenuto.directives.transform import transform
 from tenuto.errors import DirectiveError, NestingError, NotInWorkflowError
-from tenuto.model import registry
 from tenuto.model.definitions import Step, Workflow
+from tenuto.model.registry import default
 
 Load = Callable[..., ModuleType]
 
@@ -41,7 +41,7 @@ def codes(text: str, **options: Any) -> list[tuple[str, int, int]]:
 
 async def test_d001_a_directive_registers_a_step_without_docstring(load: Load) -> None:
     module = load('async def f(): "use step"; return 1\n')
-    assert registry.get("step//m.py//f") is module.f
+    assert default.get("step//m.py//f") is module.f
     assert module.f.__doc__ is None
     assert await module.f() == 1
 
@@ -154,9 +154,9 @@ async def test_calling_a_workflow_in_a_workflow_raises_nesting_error(load: Load,
 
 def test_d032_client_mode_registers_no_step(load: Load) -> None:
     module = load(RIDE, "client")
-    assert registry.get("step//m.py//quote") is None
+    assert default.get("step//m.py//quote") is None
     assert module.quote.id == "step//m.py//quote"
-    assert registry.get("workflow//m.py//ride") is module.ride
+    assert default.get("workflow//m.py//ride") is module.ride
 
 
 def test_d033_a_stub_called_outside_a_run_says_so(load: Load) -> None:

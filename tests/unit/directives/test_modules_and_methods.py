@@ -13,9 +13,9 @@ from tenuto.codec import classes
 from tenuto.codec.values import dump
 from tenuto.codec.values import load as decode
 from tenuto.directives.transform import transform
-from tenuto.model import registry
 from tenuto.model.definitions import Step
 from tenuto.model.marking import startable
+from tenuto.model.registry import default
 
 Load = Callable[..., ModuleType]
 
@@ -82,7 +82,7 @@ def test_d063_an_unknown_name_in_all_is_reported_at_its_string() -> None:
 async def test_d064_a_class_method_workflow_gets_its_class(load: Load, engine: Any) -> None:
     module = load(MAILER.replace("return await cls.send(day)", "assert cls is Mailer; return await cls.send(day)"))
     assert await engine.run(module.Mailer.digest, "mon") == "sent mon"
-    assert registry.get("workflow//m.py//Mailer.digest").fn.__qualname__ == "Mailer.digest"  # type: ignore[union-attr]
+    assert default.get("workflow//m.py//Mailer.digest").fn.__qualname__ == "Mailer.digest"  # type: ignore[union-attr]
     assert await module.Mailer.send("x") == "sent x"
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tenuto.directives.transform import transform
 from tenuto.errors import NotInWorkflowError, StepFailedError
-from tenuto.model import registry
+from tenuto.model.registry import default
 
 Load = Callable[..., ModuleType]
 
@@ -39,7 +39,7 @@ async def test_d050_captures_and_defaults_are_part_of_the_recorded_call(load: Lo
 
 def test_d024_the_copy_is_registered_under_the_full_identifier(load: Load) -> None:
     module = load(PACK)
-    registered = registry.get("step//m.py//pack/label")
+    registered = default.get("step//m.py//pack/label")
     assert registered is not None
     assert registered.fn.__qualname__ == "pack.<locals>.label"
     assert module.__tenuto_manifest__["steps"]["m.py"] == {"pack/label": {"stepId": "step//m.py//pack/label"}}
@@ -187,7 +187,7 @@ async def test_d057_a_traceback_shows_the_nested_step_under_its_own_name(load: L
     assert cause is not None
     recorded = "\n".join(str(value) for value in vars(cause).values())
     assert 'm.py", line 5, in label\n' in recorded
-    assert registry.get("step//m.py//pack/label").fn.__code__.co_qualname == "pack.<locals>.label"  # type: ignore[union-attr]
+    assert default.get("step//m.py//pack/label").fn.__code__.co_qualname == "pack.<locals>.label"  # type: ignore[union-attr]
 
 
 def test_a_copy_called_outside_of_a_call_says_so(load: Load) -> None:

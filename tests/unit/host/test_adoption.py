@@ -54,7 +54,7 @@ class Faulty:
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     calls.clear()
     hasty = replace(REAL, pace=Pace(poll=0.01, retry=0.01, orphans=0.01))
-    monkeypatch.setattr("tenuto.app._engine_of", lambda url, *rest: NativeEngine(store_of(url), *rest[:2], hasty))
+    monkeypatch.setattr("tenuto.app.engine_of", lambda url, *rest: NativeEngine(store_of(url), *rest[:2], system=hasty))
 
 
 @pytest.mark.parametrize("done", [False, True], ids=["lost", "done"])

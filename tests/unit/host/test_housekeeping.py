@@ -12,6 +12,7 @@ from tenuto.errors import StoreUnavailableError
 from tenuto.host.definitions import Definitions
 from tenuto.host.housekeeping import BACKGROUND, DELETED_AT_ONCE, FIRED_AT_ONCE, Housekeeper
 from tenuto.host.schedules import ON_TIME_MS, ScheduleOptions, check_schedule
+from tenuto.model.registry import default
 from tenuto.store.memory import MemoryStore
 from tenuto.store.port import NewRun, TurnCommit
 
@@ -38,7 +39,7 @@ def store(clock: Clock) -> MemoryStore:
 
 
 def housekeeper(store: Any, owner: str = "w", retention_ms: int | None = None) -> Housekeeper:
-    return Housekeeper(store, Definitions(), lambda: owner, 30_000, retention_ms, lambda: None)
+    return Housekeeper(store, Definitions(default), lambda: owner, 30_000, retention_ms, lambda: None)
 
 
 async def test_another_worker_takes_over_within_the_lease_of_one_that_died(store: MemoryStore, clock: Clock) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tenuto import step, workflow
 from tenuto.errors import DefinitionNotFoundError, DirectiveError
-from tenuto.model import registry
+from tenuto.model.registry import default
 
 
 class Method:
@@ -36,7 +36,7 @@ def test_a_class_is_refused_at_the_decorator(mark: Any, cls: type) -> None:
     with pytest.raises(TypeError, match=f"not the class {cls.__qualname__}: mark") as raised:
         mark(cls)
     assert not isinstance(raised.value, DirectiveError)
-    assert registry.get("c") is None
+    assert default.get("c") is None
 
 
 async def test_a_class_may_be_called_as_a_step_under_a_name() -> None:
@@ -59,7 +59,7 @@ def test_what_cannot_be_marked_is_refused_with_its_code_and_what_to_do(
 ) -> None:
     with pytest.raises(DirectiveError) as raised:
         make()
-    registry.forget("once")
+    default.forget("once")
     assert raised.value.code == code
     assert str(raised.value).startswith(code)
     assert help_ in str(raised.value)
@@ -69,7 +69,7 @@ def test_what_cannot_be_marked_is_refused_with_its_code_and_what_to_do(
 @pytest.mark.parametrize("sort", ["step", "workflow"])
 def test_a_name_without_neighbours_says_what_to_do_next(sort: Any) -> None:
     with pytest.raises(DefinitionNotFoundError) as raised:
-        registry.find("qqqqqqqqqqqqqqqqqq", sort)
+        default.find("qqqqqqqqqqqqqqqqqq", sort)
     lines = str(raised.value).splitlines()
     assert lines[0] == f"TN215 no {sort} is called 'qqqqqqqqqqqqqqqqqq'"
     assert lines[-1].split() == ["next", "import", "its", "module", "in", "this", "process,", "or", "give", "its", "id"]

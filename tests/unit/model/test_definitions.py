@@ -22,7 +22,7 @@ from tenuto.errors import (
     InvalidNameError,
     NotInWorkflowError,
 )
-from tenuto.model import registry
+from tenuto.model.registry import default
 
 PATH = "tests/unit/model/test_definitions.py"
 
@@ -116,11 +116,11 @@ def test_definitions_are_values() -> None:
 def test_a_step_with_captured_values_takes_them_along() -> None:
     async def body(text: str) -> None: ...
 
-    registry.register(Step(body, id="step//m.py//pack/stored", name="stored"))
+    default.register(Step(body, id="step//m.py//pack/stored", name="stored"))
     made = Step(body, id="step//m.py//pack/stored", name="stored", closure=lambda: {"box": "M"})
     again = load(dump(made))
     assert load(again.call(("a",), {}).input) == [[], {"text": "a"}, {"box": "M"}]
-    registry.forget(made.id)
+    default.forget(made.id)
 
 
 def test_attempts_of_a_remote_step_run_what_is_registered_under_its_id() -> None:
@@ -131,9 +131,9 @@ def test_attempts_of_a_remote_step_run_what_is_registered_under_its_id() -> None
 
     remote = Step(stub, id="step//m.py//remote", name="remote", remote=True)
     assert remote.call((1,), {}).prepare()[0][0] is stub
-    registry.register(Step(body, id="step//m.py//remote", name="remote"))
+    default.register(Step(body, id="step//m.py//remote", name="remote"))
     assert remote.call((1,), {}).prepare()[0][0] is body
-    registry.forget(remote.id)
+    default.forget(remote.id)
 
 
 # --- plain calls
@@ -363,28 +363,28 @@ def two_named_alike() -> Iterator[tuple[str, str]]:
     async def second() -> None: ...
 
     for identity, fn in zip(ids, (first, second), strict=True):
-        registry.register(Workflow(fn, id=identity, name="twin"))
+        default.register(Workflow(fn, id=identity, name="twin"))
     yield ids
     for identity in ids:
-        registry.forget(identity)
+        default.forget(identity)
 
 
 def test_a_definition_is_found_by_id_and_by_its_short_name() -> None:  # M106
-    assert registry.find(f"workflow//{PATH}//checkout", "workflow") is checkout
-    assert registry.find("checkout", "workflow") is checkout
-    assert registry.find("Mailer.send", "step") is Mailer.send
-    assert registry.find("billing.charge", "step") is renamed
+    assert default.find(f"workflow//{PATH}//checkout", "workflow") is checkout
+    assert default.find("checkout", "workflow") is checkout
+    assert default.find("Mailer.send", "step") is Mailer.send
+    assert default.find("billing.charge", "step") is renamed
 
 
 def test_a_short_name_of_two_definitions_is_ambiguous(two_named_alike: tuple[str, str]) -> None:  # M100
     with pytest.raises(AmbiguousNameError) as raised:
-        registry.find("twin", "workflow")
+        default.find("twin", "workflow")
     assert all(identity in str(raised.value) for identity in two_named_alike)
 
 
 def test_an_unknown_name_lists_near_ones() -> None:
     with pytest.raises(DefinitionNotFoundError, match="checkout"):
-        registry.find("chekout", "workflow")
+        default.find("chekout", "workflow")
 
 
 def test_two_definitions_with_one_id_are_refused_and_the_first_stays() -> None:  # M100
@@ -397,8 +397,8 @@ def test_two_definitions_with_one_id_are_refused_and_the_first_stays() -> None: 
         workflow(name="only-one")(other)
     with pytest.raises(DuplicateIdError):
         step(name="only-one")(other)
-    assert registry.get("only-one") is first
-    registry.forget("only-one")
+    assert default.get("only-one") is first
+    default.forget("only-one")
 
 
 def test_the_same_function_again_replaces_itself() -> None:
@@ -411,7 +411,7 @@ def test_the_same_function_again_replaces_itself() -> None:
 
     first, second = define(), define()
     assert first is not second
-    assert registry.get(first.id) is second
+    assert default.get(first.id) is second
 
 
 async def test_a_call_that_does_not_fit_says_whose_it_is(engine: Any) -> None:

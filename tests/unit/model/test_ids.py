@@ -13,7 +13,8 @@ from types import ModuleType
 import pytest
 
 from tenuto.errors import DirectiveError, NotCompiledError
-from tenuto.model import ids, registry
+from tenuto.model import ids
+from tenuto.model.registry import default
 
 Import = Callable[[str, str], ModuleType]
 
@@ -21,7 +22,7 @@ Import = Callable[[str, str], ModuleType]
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Import]:
     """Write a module into a project and import it without any hook."""
-    monkeypatch.setattr(registry, "_by_id", {})
+    monkeypatch.setattr(default, "_by_id", {})
     (tmp_path / "pyproject.toml").write_text("[tool.tenuto]\n")
     monkeypatch.syspath_prepend(tmp_path)
     names: list[str] = []

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tenuto.model import registry
+from tenuto.model.registry import default
 from tenuto.model.static_names import DEFAULT_NAMES, name_doubts, static_names
 
 HEAD = """
@@ -51,18 +51,18 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Import]
         for name in set(sys.modules) - before:
             del sys.modules[name]
         importlib.invalidate_caches()
-        for definition in [*registry.definitions("step"), *registry.definitions("workflow")]:
+        for definition in [*default.definitions("step"), *default.definitions("workflow")]:
             if "app.py" in definition.id or definition.id in ("packed", "kid"):
-                registry.forget(definition.id)
+                default.forget(definition.id)
         return importlib.import_module("app")
 
     yield load
     for name in set(sys.modules) - before:
         del sys.modules[name]
     for kind in ("step", "workflow"):
-        for definition in registry.definitions(kind):
+        for definition in default.definitions(kind):
             if str(getattr(definition, "__module__", "")) in ("app", "other", "shop.helpers", "shop.more"):
-                registry.forget(definition.id)
+                default.forget(definition.id)
 
 
 def names(project: Import, body: str, before: str = "", **others: str) -> frozenset[str] | None:

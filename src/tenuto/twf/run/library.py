@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from tenuto.errors import AmbiguousNameError, DefinitionNotFoundError
-from tenuto.model import registry
 from tenuto.model.definitions import Step
+from tenuto.model.registry import default
 
 from .bindings import Bindings, BoundActivity, BoundFunction
 from .faults import Stopped
@@ -49,7 +49,7 @@ class Library:
             if found is not None:
                 return found
         try:
-            step = registry.find(name, "step")
+            step = default.find(name, "step")
         except DefinitionNotFoundError:
             return None
         except AmbiguousNameError as error:

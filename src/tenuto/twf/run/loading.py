@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tenuto.errors import DuplicateIdError, TwfError
-from tenuto.model import registry
 from tenuto.model.definitions import Step
+from tenuto.model.registry import default
 
 from .activities import Performer, perform_queued
 from .bindings import Bindings
@@ -42,15 +42,15 @@ def load_program(
     if bindings is not None:
         library.add(bindings)
     for compiled in program.workflows.values():
-        registry.register(TwfWorkflow(compiled, bindings))
+        default.register(TwfWorkflow(compiled, bindings))
     for name in program.activities:
-        registry.register(_queued_step(name))
+        default.register(_queued_step(name))
     return program
 
 
 def _refuse_taken(name: str) -> None:
     """A Python workflow has this id: said before anything is registered, so that a program is loaded whole or not."""
-    known = registry.get(name)
+    known = default.get(name)
     if known is not None and not isinstance(known, TwfWorkflow):
         raise DuplicateIdError(f"id {name!r} belongs to {known!r} and was asked for by a TWF program")
 
@@ -90,7 +90,7 @@ def pinned_workflow(program: CompiledProgram, name: str) -> TwfWorkflow | None:
     compiled = program.workflows.get(name)
     if compiled is None:
         return None
-    current = registry.get(name)
+    current = default.get(name)
     return TwfWorkflow(compiled, current.bindings if isinstance(current, TwfWorkflow) else None)
 
 

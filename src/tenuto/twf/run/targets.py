@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tenuto.errors import AmbiguousNameError, DefinitionNotFoundError
-from tenuto.model import registry
+from tenuto.model.registry import default
 
 from .faults import Stopped
 from .frames import Budget, Frame
@@ -32,7 +32,7 @@ def find_workflow(name: str, namespace: str | None, program: CompiledProgram) ->
     if namespace is not None:
         return Target(NEXUS, None)
     try:
-        found = registry.find(name, "workflow")
+        found = default.find(name, "workflow")
     except DefinitionNotFoundError:
         own = program.workflows.get(name)
         if own is not None:

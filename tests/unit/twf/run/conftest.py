@@ -10,7 +10,7 @@ import pytest
 
 from tenuto.codec.values import dump
 from tenuto.kernel.records import Mail, MailKind
-from tenuto.model import registry
+from tenuto.model.registry import default
 from tenuto.testing import Engine, Run
 from tenuto.twf.run import Bindings, CompiledProgram, load_program
 from tenuto.twf.run.library import library
@@ -26,13 +26,13 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
 @pytest.fixture(autouse=True)
 def empty_library() -> Iterator[None]:
     """What a test loads is gone after it."""
-    before = {item.id for sort in ("workflow", "step") for item in registry.definitions(sort)}  # type: ignore[arg-type]
+    before = {item.id for sort in ("workflow", "step") for item in default.definitions(sort)}  # type: ignore[arg-type]
     kept = dict(library.programs), list(library.bindings), set(library.namespaces), dict(library.elsewhere)
     yield
     for sort in ("workflow", "step"):
-        for item in registry.definitions(sort):  # type: ignore[arg-type]
+        for item in default.definitions(sort):  # type: ignore[arg-type]
             if item.id not in before:
-                registry.forget(item.id)
+                default.forget(item.id)
     library.programs, library.bindings, library.namespaces, library.elsewhere = kept
 
 

@@ -632,7 +632,7 @@ async def test_a_missing_workflow_and_an_unknown_namespace_park(world: World) ->
 
 
 async def test_children_of_an_old_run_take_the_latest_text_or_the_parents_own(world: World) -> None:
-    from tenuto.model import registry
+    from tenuto.model.registry import default
 
     text = """
 workflow P() -> (list):
@@ -652,8 +652,8 @@ workflow Kid() -> (string):
     assert await second.result() == "new"
     third = await world.start("P")
     await world.engine.advance("10s")
-    registry.forget("Kid")
-    registry.forget("P")
+    default.forget("Kid")
+    default.forget("P")
     world.engine.reload()
     assert await third.result() == "new"
     assert library.programs

@@ -9,7 +9,7 @@ import pytest
 
 from tenuto import step, workflow
 from tenuto.errors import DuplicateIdError, TwfError
-from tenuto.model import registry
+from tenuto.model.registry import default
 from tenuto.twf import Bindings, load_program
 from tenuto.twf.run.compiled import program_hash
 
@@ -36,7 +36,7 @@ def test_a_program_with_errors_is_refused_whole_and_says_where() -> None:
         load_program(files={"a.twf": A, "bad.twf": "workflow C():\n    activity Nope()\n"})
     assert refused.value.code == "TWF301"
     assert "bad.twf:2:14" in refused.value.message
-    assert registry.get("A") is None
+    assert default.get("A") is None
 
 
 def test_a_python_workflow_of_that_id_refuses_the_whole_program() -> None:
@@ -45,7 +45,7 @@ def test_a_python_workflow_of_that_id_refuses_the_whole_program() -> None:
 
     with pytest.raises(DuplicateIdError):
         load_program(files={"a.twf": A, "b.twf": B})
-    assert registry.get("A") is None
+    assert default.get("A") is None
 
 
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
