@@ -10,10 +10,11 @@ import pytest
 
 from tenuto.codec.rows import EncodedBatch
 from tenuto.codec.sealing import Encryption
+from tenuto.host.classify import narrowed
 from tenuto.kernel.commands import EnqueueTask
 from tenuto.kernel.records import Mail, MailKind
 from tenuto.store.memory import MemoryStore
-from tenuto.store.port import Claim, NewRun, TurnCommit
+from tenuto.store.port import Claim, Full, NewRun
 from tenuto.store.sealed import sealed
 from tenuto.store.sqlite import SqliteStore
 
@@ -98,7 +99,7 @@ class World:
         """A run that has taken its first turn and waits; the claim it had."""
         await self.start(run_id)
         (claim,) = await self.store.claim_runs(worker_id, ["wf"], 1)
-        (result,) = await self.store.commit_group([TurnCommit(claim.lease, "suspended", **options)])
+        (result,) = await self.store.commit_group([narrowed(Full(claim.lease, "suspended", **options))])
         assert (result.verdict, result.kept) == ("committed", False)
         return claim
 

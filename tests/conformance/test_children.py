@@ -8,7 +8,8 @@ import pytest
 
 from tenuto.codec.rows import ERROR_KEY, OUTPUT_KEY
 from tenuto.codec.values import dump, load
-from tenuto.store.port import Lease, NewRun, TurnCommit
+from tenuto.host.classify import narrowed
+from tenuto.store.port import End, Full, Lease, NewRun
 
 CHILD = NewRun("child", "wf", ((b"\x15\x01", b"first"),), parent=("r", "spawn"))
 
@@ -18,8 +19,7 @@ async def end(store: Any, run_id: str, status: str) -> None:
         await store.terminate(run_id, "enough")
         return
     puts = {"completed": ((OUTPUT_KEY, dump(7)),), "failed": ((ERROR_KEY, dump(ValueError("why"))),)}.get(status, ())
-    commit = TurnCommit(await store.claim(run_id), status)
-    await store.commit_group([commit._replace(rows=commit.rows._replace(puts=puts))])
+    await store.commit_group([End(lease=await store.claim(run_id), status=status, puts=puts, seen=0)])
 
 
 @pytest.mark.parametrize("status", ["completed", "failed", "cancelled", "terminated"])
@@ -30,10 +30,10 @@ async def test_a_child_that_has_ended_is_followed_by_the_operation_that_started_
     """R072, R077: spawned again after a rewind, its result is in the inbox in the same transaction (P8)."""
     await world.start()
     lease = await store.claim("r")
-    await store.commit(TurnCommit(lease, "running", runs=(CHILD,)))
+    await store.commit(narrowed(Full(lease, "running", runs=(CHILD,))))
     await end(store, "child", status)
     again: Any = {"followed": (("child", "spawn"),)} if known else {"runs": (CHILD,)}
-    (result,) = await store.commit_group([TurnCommit(lease, "suspended", **again)])
+    (result,) = await store.commit_group([narrowed(Full(lease, "suspended", **again))])
     assert result.kept  # it has mail
     ((number, mail),) = await store.mail("r", 0)
     assert mail.name == "spawn"
@@ -41,7 +41,7 @@ async def test_a_child_that_has_ended_is_followed_by_the_operation_that_started_
         assert load(mail.payload) == 7
     else:
         assert type(load(mail.error)).__name__ == f"Child{status.capitalize()}Error"
-    (result,) = await store.commit_group([TurnCommit(lease, "suspended", seen=number, mail_done=(number,))])
+    (result,) = await store.commit_group([narrowed(Full(lease, "suspended", seen=number, mail_done=(number,)))])
     assert not result.kept
 
 
@@ -53,9 +53,9 @@ async def test_a_child_that_is_open_tells_the_operation_that_started_it_once(
     await world.worker()
     await world.start()
     lease = await store.claim("r")
-    await store.commit(TurnCommit(lease, "running", runs=(CHILD,)))
+    await store.commit(narrowed(Full(lease, "running", runs=(CHILD,))))
     again: Any = {"followed": (("child", "spawn"),)} if known else {"runs": (CHILD,)}
-    await store.commit(TurnCommit(lease, "running", **again))
+    await store.commit(narrowed(Full(lease, "running", **again)))
     assert await store.mail("r", 0) == []
     await store.terminate("child", None)
     assert [mail.name for _, mail in await store.mail("r", 0)] == ["spawn"]
@@ -65,9 +65,9 @@ async def test_a_detached_child_is_not_followed_when_it_is_started_again(world: 
     child = NewRun("child", "wf", ((b"\x15\x01", b"first"),), parent=("r", "detach"), detached=True)
     await world.start()
     lease = await store.claim("r")
-    await store.commit(TurnCommit(lease, "running", runs=(child,)))
+    await store.commit(narrowed(Full(lease, "running", runs=(child,))))
     await end(store, "child", "completed")
-    await store.commit(TurnCommit(lease, "running", runs=(child,)))
+    await store.commit(narrowed(Full(lease, "running", runs=(child,))))
     assert await store.mail("r", 0) == []
 
 
@@ -77,16 +77,16 @@ async def test_a_run_that_another_worker_loads_waits_if_nothing_is_left_of_its_m
     await world.start()
     claim = await world.claim()
     await store.send("r", world.update("u"))
-    await store.commit_group([TurnCommit(claim.lease, "suspended", seen=1, mail_done=(1,))])
+    await store.commit_group([narrowed(Full(claim.lease, "suspended", seen=1, mail_done=(1,)))])
     await store.wake("r")
     await world.worker("other")
     again = await world.claim("other")
-    (result,) = await store.commit_group([TurnCommit(again.lease, "suspended")])
+    (result,) = await store.commit_group([narrowed(Full(again.lease, "suspended"))])
     assert (result.kept, await world.status()) == (False, "suspended")
     await store.wake("r")
     again = await world.claim("other")
     await store.send("r", world.update("v"))
-    (result,) = await store.commit_group([TurnCommit(again.lease, "suspended", alarm=world.clock.ms + 5)])
+    (result,) = await store.commit_group([narrowed(Full(again.lease, "suspended", alarm=world.clock.ms + 5))])
     assert (result.kept, await world.status()) == (True, "running")
 
 
@@ -98,7 +98,7 @@ async def test_a_reopened_run_waits_if_its_end_has_deleted_its_mail(world: Any, 
     await store.send("r", world.update("u"))
     await store.terminate("r", None)
     epoch = (await store.get("r")).epoch
-    assert await store.reopen(TurnCommit(Lease("r", epoch), "suspended"))
+    assert await store.reopen(Full(Lease("r", epoch), "suspended"))
     claim = await world.claim()
-    (result,) = await store.commit_group([TurnCommit(claim.lease, "suspended", **effects)])
+    (result,) = await store.commit_group([narrowed(Full(claim.lease, "suspended", **effects))])
     assert (result.kept, await world.status()) == (False, "suspended")

@@ -8,7 +8,8 @@ import pytest
 
 from tenuto.codec.values import load
 from tenuto.errors import RunNotFoundError
-from tenuto.store.port import Lease, NewRun, NewTimer, RunFilter, TurnCommit
+from tenuto.host.classify import narrowed
+from tenuto.store.port import Full, Lease, NewRun, NewTimer, Park, RunFilter
 
 
 async def test_a_terminated_run_refuses_its_worker_and_leaves_nothing_behind(world: Any, store: Any) -> None:
@@ -19,13 +20,13 @@ async def test_a_terminated_run_refuses_its_worker_and_leaves_nothing_behind(wor
     claim = await world.claim()
     at = world.clock.ms + 5
     timers = (NewTimer("nap", at, "delay"),)
-    await store.commit_group([TurnCommit(claim.lease, "running", timers=timers, alarm=at, tasks=(world.task(),))])
+    await store.commit_group([narrowed(Full(claim.lease, "running", timers=timers, alarm=at, tasks=(world.task(),)))])
     await store.send("r", world.update("u"))
     await world.start("child", parent=("r", "spawned"))
     assert await store.terminate("r", "enough")
     record = await store.get("r")
     assert (record.status, record.reason, record.completed_at) == ("terminated", "enough", world.clock.ms)
-    (result,) = await store.commit_group([TurnCommit(claim.lease, "running", world.batch((b"k", b"v")))])
+    (result,) = await store.commit_group([narrowed(Full(claim.lease, "running", world.batch((b"k", b"v"))))])
     assert result.verdict == "stale"
     assert (await store.timers("r"), await store.fire_timers(10)) == ([], None)
     assert load(await store.answer("r", "u")).why == "closed"
@@ -45,10 +46,10 @@ async def test_a_run_is_paused_at_once_or_after_the_work_under_way(world: Any, s
     await world.start("busy")
     claim = await world.claim()
     assert await store.pause("busy")
-    await store.commit_group([TurnCommit(claim.lease, "running", world.batch((b"k", b"v")))])
+    await store.commit_group([narrowed(Full(claim.lease, "running", world.batch((b"k", b"v"))))])
     assert await world.status("busy") == "running"
     await store.send("busy", world.signal())
-    (result,) = await store.commit_group([TurnCommit(claim.lease, "suspended")])
+    (result,) = await store.commit_group([narrowed(Full(claim.lease, "suspended"))])
     assert (result.kept, await world.status("busy")) == (False, "paused")
     assert await world.claimed() == []
     assert await store.release("busy")
@@ -62,7 +63,7 @@ async def test_a_pause_taken_back_before_it_came_does_not_come(world: Any, store
     claim = await world.claim()
     await store.pause("r")
     assert await store.release("r")
-    await store.commit_group([TurnCommit(claim.lease, "suspended")])
+    await store.commit_group([narrowed(Full(claim.lease, "suspended"))])
     assert await world.status() == "suspended"
 
 
@@ -83,7 +84,7 @@ async def test_closed_and_parked_runs_cannot_be_paused(world: Any, store: Any) -
     await store.terminate("closed", None)
     await world.start("parked")
     claim = await world.claim()
-    await store.commit_group([TurnCommit(claim.lease, "parked", reason="x", parked_by="c")])
+    await store.commit_group([Park(claim.lease, reason="x", capability="c")])
     assert [await store.pause(run) for run in ("closed", "parked")] == [False, False]
 
 
@@ -100,10 +101,10 @@ async def test_a_parked_commit_changes_nothing_but_the_status(world: Any, store:
     claim = await world.claim()
     at = world.clock.ms + 50
     await store.commit_group(
-        [TurnCommit(claim.lease, "running", timers=(NewTimer("nap", at, "delay"),), alarm=at, seen=0)]
+        [narrowed(Full(claim.lease, "running", timers=(NewTimer("nap", at, "delay"),), alarm=at, seen=0))]
     )
     before = await store.rows("r")
-    (result,) = await store.commit_group([TurnCommit(claim.lease, "parked", reason="diverged", parked_by="c")])
+    (result,) = await store.commit_group([Park(claim.lease, reason="diverged", capability="c")])
     record = await store.get("r")
     assert (result.kept, record.status, record.reason) == (False, "parked", "diverged")
     assert (await store.rows("r"), await store.timers("r"), record.alarm) == (before, ["nap"], at)
@@ -115,8 +116,8 @@ async def test_continuing_as_new_keeps_the_run_its_lease_and_its_mail(world: Any
     await store.send("r", world.signal(), "s")
     claim = await world.claim()
     at = world.clock.ms + 50
-    await store.commit_group([TurnCommit(claim.lease, "running", timers=(NewTimer("n", at, "delay"),), alarm=at)])
-    commit = TurnCommit(claim.lease, "running", world.batch((b"k", b"v")), seen=1, continued=True, definition="h9")
+    await store.commit_group([narrowed(Full(claim.lease, "running", timers=(NewTimer("n", at, "delay"),), alarm=at))])
+    commit = narrowed(Full(claim.lease, "running", world.batch((b"k", b"v")), seen=1, continued=True, definition="h9"))
     (result,) = await store.commit_group([commit])
     record = await store.get("r")
     assert (result.kept, record.status, record.run_no, record.definition) == (True, "running", 2, "h9")
@@ -135,19 +136,24 @@ async def test_a_run_taken_back_goes_on_from_there_and_shuts_out_its_worker(
     at = world.clock.ms + 50
     timers = (NewTimer("stays", at, "delay"), NewTimer("goes", at, "delay"))
     rows = world.batch((b"\x16\x01", b"one"), (b"\x16\x02", b"two"))
-    await store.commit_group([TurnCommit(claim.lease, "running", rows, alarm=at, timers=timers, tasks=(world.task(),))])
-    await store.commit_group([TurnCommit(claim.lease, status, alarm=at, reason="x", parked_by="c")])
+    await store.commit_group(
+        [narrowed(Full(claim.lease, "running", rows, alarm=at, timers=timers, tasks=(world.task(),)))]
+    )
+    parked = Park(claim.lease, reason="x", capability="c")
+    await store.commit_group([parked if status == "parked" else narrowed(Full(claim.lease, status, alarm=at))])
     closed = status in ("completed", "failed")
     if closed:
         assert await store.create(NewRun("heir", "wf", (), key="k"))
         assert await world.claimed() == ["heir"]
-    back = TurnCommit(
-        claim.lease,
-        "suspended",
-        world.batch(deletes=(b"\x16\x02",)),
-        alarm=at,
-        stopped_timers=("goes",),
-        cancelled_tasks=("t",),
+    back = narrowed(
+        Full(
+            claim.lease,
+            "suspended",
+            world.batch(deletes=(b"\x16\x02",)),
+            alarm=at,
+            stopped_timers=("goes",),
+            cancelled_tasks=("t",),
+        )
     )
     assert not await store.reopen(back._replace(lease=Lease("r", back.lease.epoch - 1)))
     assert await world.status() == status
@@ -157,7 +163,7 @@ async def test_a_run_taken_back_goes_on_from_there_and_shuts_out_its_worker(
     assert (record.status, record.reason, record.completed_at) == ("suspended", None, None)
     assert await store.rows("r") == [(b"\x15\x01", b"first"), (b"\x16\x01", b"one")]
     assert await store.timers("r") == ([] if closed else ["stays"])
-    assert (await store.commit_group([TurnCommit(claim.lease, "running")]))[0].verdict == "stale"
+    assert (await store.commit_group([narrowed(Full(claim.lease, "running"))]))[0].verdict == "stale"
     assert await store.claim_tasks("w", ["step"], None, 5) == []
     assert await world.claimed() == ["r"]
     world.clock.ms = at
@@ -167,7 +173,7 @@ async def test_a_run_taken_back_goes_on_from_there_and_shuts_out_its_worker(
 
 async def test_a_run_that_does_not_exist_cannot_be_taken_back(store: Any) -> None:
     with pytest.raises(RunNotFoundError):
-        await store.reopen(TurnCommit(Lease("nobody", 0), "suspended"))
+        await store.reopen(Full(Lease("nobody", 0), "suspended"))
 
 
 async def test_a_child_whose_id_is_taken_is_refused_in_its_parents_inbox(world: Any, store: Any) -> None:
@@ -179,11 +185,11 @@ async def test_a_child_whose_id_is_taken_is_refused_in_its_parents_inbox(world: 
     lease = claims["r"].lease
     mine = NewRun("mine", "wf", ((b"k", b"v"),), parent=("r", "spawn"))
     taken = NewRun("other", "wf", (), parent=("r", "spawn#2"))
-    (result,) = await store.commit_group([TurnCommit(lease, "suspended", runs=(mine, taken))])
+    (result,) = await store.commit_group([narrowed(Full(lease, "suspended", runs=(mine, taken)))])
     assert (result.kept, await world.status()) == (True, "running")
     ((_, mail),) = await store.mail("r", 0)
     assert (mail.name, type(load(mail.error)).__name__) == ("spawn#2", "ChildStartError")
-    (result,) = await store.commit_group([TurnCommit(lease, "suspended", runs=(mine,), seen=1, mail_done=(1,))])
+    (result,) = await store.commit_group([narrowed(Full(lease, "suspended", runs=(mine,), seen=1, mail_done=(1,)))])
     assert not result.kept
     record = await store.get("mine")
     assert (record.parent, record.detached, record.status) == (("r", "spawn"), False, "pending")

@@ -9,7 +9,8 @@ import pytest
 
 from tenuto.codec.values import load
 from tenuto.errors import StepOutcomeUnknownError
-from tenuto.store.port import NewTimer, TaskEnd, TurnCommit
+from tenuto.host.classify import narrowed
+from tenuto.store.port import Full, NewTimer, Park, TaskEnd
 
 LEASE = 30_000
 
@@ -55,7 +56,7 @@ async def test_one_stale_member_does_not_spoil_the_group(world: Any, store: Any)
         await world.start(f"r{n}")
     claims = await store.claim_runs("w", ["wf"], 10)
     await store.claim("r2")
-    commits = [TurnCommit(claim.lease, "suspended", world.batch((b"k", b"v"))) for claim in claims]
+    commits = [narrowed(Full(claim.lease, "suspended", world.batch((b"k", b"v")))) for claim in claims]
     results = await store.commit_group(commits)
     assert [result.verdict for result in results] == ["committed", "committed", "stale", "committed", "committed"]
     assert [(b"k", b"v") in await store.rows(f"r{n}") for n in range(5)] == [True, True, False, True, True]
@@ -68,10 +69,10 @@ async def test_a_claim_says_whether_somebody_else_had_the_run_meanwhile(world: A
     await store.wake("r")
     again = await world.claim()
     assert again.epoch_before == mine.lease.epoch
-    await store.commit_group([TurnCommit(again.lease, "suspended")])
+    await store.commit_group([narrowed(Full(again.lease, "suspended"))])
     await store.wake("r")
     (other,) = await store.claim_runs("other", ["wf"], 1)
-    await store.commit_group([TurnCommit(other.lease, "suspended")])
+    await store.commit_group([narrowed(Full(other.lease, "suspended"))])
     await store.wake("r")
     back = await world.claim()
     assert back.epoch_before != again.lease.epoch
@@ -83,8 +84,8 @@ async def test_a_turn_the_store_cannot_take_affects_only_its_own_run(world: Any,
     for run in ("bad", "good"):
         await world.start(run)
     leases = {claim.record.id: claim.lease for claim in await store.claim_runs("w", ["wf"], 10)}
-    bad = TurnCommit(leases["bad"], "running", world.batch((b"k", object())))
-    good = TurnCommit(leases["good"], "running", world.batch((b"k", b"v")))
+    bad = narrowed(Full(leases["bad"], "running", world.batch((b"k", object()))))
+    good = narrowed(Full(leases["good"], "running", world.batch((b"k", b"v"))))
     with pytest.raises(TypeError):
         await store.commit_group([good, bad])
     assert (b"k", b"v") not in await store.rows("good")
@@ -102,7 +103,7 @@ async def test_requests_that_fail_beside_each_other_spoil_no_other(world: Any, s
     values = [b"v", object(), b"v", b"v", object(), b"v"]
     done = await asyncio.gather(
         *(
-            store.commit_group([TurnCommit(lease, "running", world.batch((b"k", value)))])
+            store.commit_group([narrowed(Full(lease, "running", world.batch((b"k", value))))])
             for lease, value in zip(leases, values, strict=True)
         ),
         return_exceptions=True,
@@ -118,12 +119,14 @@ async def test_a_swept_worker_cannot_commit_any_more(world: Any, store: Any) -> 
     claim = await world.claim()
     world.clock.ms += LEASE + 1
     await store.sweep(5, 10)
-    commit = TurnCommit(
-        claim.lease,
-        "running",
-        world.batch((b"k", b"v")),
-        tasks=(world.task(),),
-        timers=(NewTimer("nap", world.clock.ms, "delay"),),
+    commit = narrowed(
+        Full(
+            claim.lease,
+            "running",
+            world.batch((b"k", b"v")),
+            tasks=(world.task(),),
+            timers=(NewTimer("nap", world.clock.ms, "delay"),),
+        )
     )
     (result,) = await store.commit_group([commit])
     assert result.verdict == "stale"
@@ -148,8 +151,8 @@ async def test_an_outcome_is_not_changed_by_a_further_turn(world: Any, store: An
     await world.worker()
     await world.start()
     claim = await world.claim()
-    await store.commit_group([TurnCommit(claim.lease, "completed")])
-    (result,) = await store.commit_group([TurnCommit(claim.lease, "suspended", world.batch((b"k", b"v")))])
+    await store.commit_group([narrowed(Full(claim.lease, "completed"))])
+    (result,) = await store.commit_group([narrowed(Full(claim.lease, "suspended", world.batch((b"k", b"v"))))])
     assert (result.verdict, await world.status()) == ("stale", "completed")
 
 
@@ -163,7 +166,7 @@ async def test_a_worker_that_leaves_gives_everything_back_uncounted(world: Any, 
     assert task.attempt == 1
     await store.deregister("w")
     assert not await store.heartbeat("w", LEASE)
-    assert (await store.commit_group([TurnCommit(claim.lease, "running")]))[0].verdict == "stale"
+    assert (await store.commit_group([narrowed(Full(claim.lease, "running"))]))[0].verdict == "stale"
     assert await world.status() == "suspended"
     await world.worker("v")
     assert await world.claimed("v") == ["r"]
@@ -232,7 +235,7 @@ async def test_an_equal_worker_leaves_a_parked_run_alone_and_another_one_lets_it
     await world.worker("w", "old")
     await world.start()
     claim = await world.claim()
-    await store.commit_group([TurnCommit(claim.lease, "parked", reason="diverged", parked_by="old")])
+    await store.commit_group([Park(claim.lease, reason="diverged", capability="old")])
     record = await store.get("r")
     assert (record.status, record.reason) == ("parked", "diverged")
     await world.worker("v", "old")

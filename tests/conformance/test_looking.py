@@ -10,7 +10,7 @@ import pytest
 
 from tenuto.errors import StoreRefusedError, StoreUnavailableError
 from tenuto.kernel.records import Mail, MailKind
-from tenuto.store.port import NewRun, RunFilter, RunningStep, TaskEnd, TurnCommit
+from tenuto.store.port import NewRun, Park, RunFilter, RunningStep, TaskEnd
 from tenuto.store.urls import store_of
 
 LEASE = 30_000
@@ -150,7 +150,7 @@ async def test_runs_that_lost_too_many_workers_are_listed_as_stuck(world: Any, s
         if reason is not None:
             lease = await store.claim(run_id)
             # As the sweep does: what a store says by itself is not sealed.
-            await getattr(store, "_store", store).commit(TurnCommit(lease, "parked", reason=reason))
+            await getattr(store, "_store", store).commit(Park(lease, reason=reason))
     assert [record.id for record in await store.runs(RunFilter("stuck"))] == ["a"]
     assert await store.count(RunFilter("stuck")) == {"parked": 1}
 

@@ -10,8 +10,9 @@ import pytest
 from tenuto.codec.rows import mail_key, update_key
 from tenuto.codec.values import dump, load
 from tenuto.errors import LimitError, RunClosedError, RunNotFoundError, UpdateRejectedError
+from tenuto.host.classify import narrowed
 from tenuto.kernel.records import Mail, MailKind
-from tenuto.store.port import CLOSED, NewRun, Outgoing, TurnCommit
+from tenuto.store.port import CLOSED, Full, NewRun, Outgoing
 
 
 async def test_the_same_signal_id_is_delivered_once(world: Any, store: Any) -> None:
@@ -28,7 +29,7 @@ async def test_a_signal_id_is_remembered_after_the_signal_was_taken(world: Any, 
     await world.start()
     await store.send("r", world.signal(), "one")
     lease = await store.claim("r")
-    await store.commit(TurnCommit(lease, "running", world.batch(deletes=(mail_key(1),)), seen=1))
+    await store.commit(narrowed(Full(lease, "running", world.batch(deletes=(mail_key(1),)), seen=1)))
     assert await store.send("r", world.signal(), "one") is None
     assert await store.mail("r", 0) == []
 
@@ -66,7 +67,7 @@ async def test_a_rejected_update_has_its_answer_and_leaves_the_rows_as_they_were
     assert await store.send("r", world.update("u1")) == 1
     claim = await world.claim()
     answer = dump(UpdateRejectedError("validator", "too much"))
-    commit = TurnCommit(claim.lease, "suspended", seen=1, mail_done=(1,), answers=(("u1", answer),))
+    commit = narrowed(Full(claim.lease, "suspended", seen=1, mail_done=(1,), answers=(("u1", answer),)))
     await store.commit_group([commit])
     assert await store.rows("r") == before
     assert await store.answer("r", "u1") == answer
@@ -83,11 +84,13 @@ async def test_an_update_sent_again_attaches_while_undecided_and_is_new_once_rej
     assert await store.send("r", world.update("u1")) == 1
     assert await store.send("r", world.update("u1")) is None
     claim = await world.claim()
-    rejected = TurnCommit(claim.lease, "running", seen=1, mail_done=(1,), answers=(("u1", dump("no")),))
+    rejected = narrowed(Full(claim.lease, "running", seen=1, mail_done=(1,), answers=(("u1", dump("no")),)))
     await store.commit_group([rejected])
     assert await store.send("r", world.update("u1")) == 2
     assert await store.answer("r", "u1") is None
-    accepted = TurnCommit(claim.lease, "running", world.batch((update_key("u1"), b"outcome")), seen=2, mail_done=(2,))
+    accepted = narrowed(
+        Full(claim.lease, "running", world.batch((update_key("u1"), b"outcome")), seen=2, mail_done=(2,), notify=True)
+    )
     await store.commit_group([accepted])
     assert await store.send("r", world.update("u1")) is None
     assert await store.mail("r", 0) == []
@@ -97,7 +100,7 @@ async def test_only_the_next_message_of_a_rejected_update_takes_its_answer_away(
     """R079."""
     await world.start()
     lease = await store.claim("r")
-    await store.commit(TurnCommit(lease, "running", answers=(("u1", b"no"),)))
+    await store.commit(narrowed(Full(lease, "running", answers=(("u1", b"no"),))))
     store.limit_messages(0)
     with pytest.raises(LimitError):
         await store.send("r", world.update("u1"))
@@ -126,8 +129,8 @@ async def test_a_childs_end_its_parents_message_and_wake_up_come_together(world:
     await world.start("child", parent=("parent", "spawned"))
     claim = await world.claim()
     mail = Mail(MailKind.RESULT, "spawned", None, b"value", None, 1, world.clock.ms)
-    stale = TurnCommit(await store.claim("child"), "completed", outgoing=(Outgoing("parent", mail, "end:child"),))
-    (refused,) = await store.commit_group([TurnCommit(claim.lease, "completed", outgoing=stale.outgoing)])
+    stale = narrowed(Full(await store.claim("child"), "completed", outgoing=(Outgoing("parent", mail, "end:child"),)))
+    (refused,) = await store.commit_group([narrowed(Full(claim.lease, "completed", outgoing=stale.outgoing))])
     assert refused.verdict == "stale"
     assert (await store.mail("parent", 0), await world.claimed()) == ([], [])
     (result,) = await store.commit_group([stale])
@@ -144,7 +147,7 @@ async def test_mail_to_a_run_that_is_gone_or_closed_is_reported_and_the_rest_goe
     await world.start()
     claim = await world.claim()
     outgoing = tuple(Outgoing(run, world.signal(), f"s:{run}") for run in ("closed", "open", "nowhere"))
-    (result,) = await store.commit_group([TurnCommit(claim.lease, "suspended", outgoing=outgoing)])
+    (result,) = await store.commit_group([narrowed(Full(claim.lease, "suspended", outgoing=outgoing))])
     assert [one.run_id for one in result.undelivered] == ["closed", "nowhere"]
     assert len(await store.mail("open", 0)) == 1
 
@@ -153,7 +156,7 @@ async def test_a_signal_a_run_sends_to_itself_keeps_it_running(world: Any, store
     await world.worker()
     await world.start()
     claim = await world.claim()
-    commit = TurnCommit(claim.lease, "suspended", outgoing=(Outgoing("r", world.signal(), "s"),))
+    commit = narrowed(Full(claim.lease, "suspended", outgoing=(Outgoing("r", world.signal(), "s"),)))
     (result,) = await store.commit_group([commit])
     assert (result.kept, await world.status()) == (True, "running")
 
@@ -175,11 +178,11 @@ async def test_an_outcome_is_not_committed_over_a_cancel_the_turn_was_not_given(
     claim = await world.claim()
     await store.send("r", world.cancel())
     for status, continued in (("completed", False), ("running", True)):
-        commit = TurnCommit(claim.lease, status, world.batch((b"k", b"v")), continued=continued)
+        commit = narrowed(Full(claim.lease, status, world.batch((b"k", b"v")), continued=continued))
         (result,) = await store.commit_group([commit])
         assert result.verdict == "cancel_first"
     assert (b"k", b"v") not in await store.rows("r")
-    commit = TurnCommit(claim.lease, "cancelled", seen=1, mail_done=(1,))
+    commit = narrowed(Full(claim.lease, "cancelled", seen=1, mail_done=(1,)))
     (result,) = await store.commit_group([commit])
     assert (result.verdict, await world.status()) == ("committed", "cancelled")
 
@@ -214,7 +217,7 @@ async def test_updates_nobody_decided_are_answered_when_the_run_ends(world: Any,
     await world.start()
     await store.send("r", world.update("u1"))
     claim = await world.claim()
-    await store.commit_group([TurnCommit(claim.lease, "completed", seen=1)])
+    await store.commit_group([narrowed(Full(claim.lease, "completed", seen=1))])
     answer = load(await store.answer("r", "u1"))
     assert (type(answer), answer.why) == (UpdateRejectedError, "closed")
 
@@ -236,7 +239,7 @@ async def test_the_sender_of_one_message_too_many_is_refused(world: Any, store: 
         await store.send("r", world.signal(), "s")
     assert (refused.value.limit, refused.value.size) == (10_000, 10_001)
     lease = await store.claim("r")
-    await store.commit(TurnCommit(lease, "running", world.batch(deletes=(mail_key(1),)), seen=1))
+    await store.commit(narrowed(Full(lease, "running", world.batch(deletes=(mail_key(1),)), seen=1)))
     assert await store.send("r", world.signal(), "s") == 10_001
 
 
@@ -249,18 +252,18 @@ async def test_a_parent_and_its_child_that_end_at_the_same_time_both_end(world: 
         await world.start(parent)
         above = await world.claim("w1")
         new = NewRun(child, "wf", (), (parent, "spawn"))
-        await store.commit_group([TurnCommit(above.lease, "running", runs=(new,))])
+        await store.commit_group([narrowed(Full(above.lease, "running", runs=(new,)))])
         below = await world.claim("w2")
         result = Mail(MailKind.RESULT, "spawn", None, b"\xf6", None, 1, world.clock.ms)
         cancel = Outgoing(child, world.cancel(), f"end:{parent}")
         told = Outgoing(parent, result, f"end:{child}:spawn")
         (ended,), (child_ended,) = await asyncio.gather(
-            store.commit_group([TurnCommit(above.lease, "completed", outgoing=(cancel,))]),
-            store.commit_group([TurnCommit(below.lease, "completed", outgoing=(told,))]),
+            store.commit_group([narrowed(Full(above.lease, "completed", outgoing=(cancel,)))]),
+            store.commit_group([narrowed(Full(below.lease, "completed", outgoing=(told,)))]),
         )
         assert ended.verdict == "committed"
         if child_ended.verdict == "cancel_first":  # V7: the cancel came before its end, and is applied first
-            again = TurnCommit(below.lease, "cancelled", outgoing=(told,), seen=1)
+            again = narrowed(Full(below.lease, "cancelled", outgoing=(told,), seen=1))
             (child_ended,) = await store.commit_group([again])
         assert child_ended.verdict == "committed"
         assert (await world.status(parent), await world.status(child) in CLOSED) == ("completed", True)

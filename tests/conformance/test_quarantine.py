@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tenuto.store.port import TurnCommit
+from tenuto.host.classify import narrowed
+from tenuto.store.port import Full
 from tenuto.store.queues import QueueLimits
 
 LEASE = 30_000
@@ -192,7 +193,7 @@ async def test_a_commit_that_wrote_something_clears_a_suspect_and_a_replay_does_
     found = await store.claim_suspects(worker, KNOWN, None, (CONCURRENCY, CONCURRENCY), 0)
     leases = {claim.lease.run_id: claim.lease for claim in found.runs}
     rows = world.batch((b"k", b"v")) if writes else world.batch()
-    await store.commit_group([TurnCommit(leases["r"], "running", rows)])
+    await store.commit_group([narrowed(Full(leases["r"], "running", rows))])
     assert sorted(await store.still_suspect(worker)) == (["beside"] if writes else ["beside", "r"])
     await lives.lose(worker)
     assert await world.claimed(await lives.begin()) == (["r"] if writes else [])
@@ -206,11 +207,11 @@ async def test_strikes_count_from_the_last_commit(world: Any, store: Any, lives:
         await lives.lose(worker)
         worker = await lives.begin()
         (claim,) = await store.claim_runs(worker, ["wf"], 10)
-        await store.commit_group([TurnCommit(claim.lease, "running", world.batch((b"k", b"v")))])
+        await store.commit_group([narrowed(Full(claim.lease, "running", world.batch((b"k", b"v"))))])
         await lives.lose(worker)
         assert await world.status() == "suspended"
         (claim,) = await store.claim_runs(await lives.begin(), ["wf"], 10)
-        await store.commit_group([TurnCommit(claim.lease, "suspended", world.batch((b"k", b"w")))])
+        await store.commit_group([narrowed(Full(claim.lease, "suspended", world.batch((b"k", b"w"))))])
         await store.wake("r")
 
 

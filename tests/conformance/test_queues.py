@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tenuto.codec.values import load
-from tenuto.store.port import NewRun, RunFilter, TaskEnd, TurnCommit
+from tenuto.host.classify import narrowed
+from tenuto.store.port import Full, NewRun, Park, RunFilter, TaskEnd
 from tenuto.store.queues import QueueLimits
 
 LEASE = 30_000
@@ -50,7 +51,7 @@ async def end(store: Any, task: Any, **options: Any) -> bool:
 
 
 async def suspend(store: Any, claim: Any, status: str = "suspended", **options: Any) -> None:
-    (result,) = await store.commit_group([TurnCommit(claim.lease, status, **options)])
+    (result,) = await store.commit_group([narrowed(Full(claim.lease, status, **options))])
     assert result.verdict == "committed"
 
 
@@ -156,7 +157,7 @@ async def test_a_run_that_stops_gives_its_slot_up_and_goes_on_without(
             assert await claim() == []  # it has not stopped yet
             await suspend(store, first)
         case "parked":
-            await suspend(store, first, "parked", reason="x")
+            await store.commit(Park(first.lease, reason="x"))
         case "terminated":
             await store.terminate("first", "x")
         case "cancelled":

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tenuto.store.port import CLOSED, NewRun, NewTimer, TaskEnd, TurnCommit
+from tenuto.host.classify import narrowed
+from tenuto.store.port import CLOSED, Full, NewRun, NewTimer, TaskEnd
 
 DAY = 86_400_000
 
@@ -16,7 +17,7 @@ async def closed(world: Any, run_id: str = "r", **options: Any) -> None:
     """A run that has ended."""
     await world.start(run_id, **options)
     (claim,) = await world.store.claim_runs("w", ["wf"], 1)
-    await world.store.commit_group([TurnCommit(claim.lease, "completed", world.batch((b"\x15\x02", b"row")))])
+    await world.store.commit_group([narrowed(Full(claim.lease, "completed", world.batch((b"\x15\x02", b"row"))))])
 
 
 async def left(world: Any) -> list[str]:
@@ -43,10 +44,10 @@ async def test_a_deleted_run_leaves_no_row_task_or_mail_behind(world: Any, store
     await world.start()
     await store.send("r", world.signal(), "once")
     claim = await world.claim()
-    await store.commit_group([TurnCommit(claim.lease, "running", tasks=(world.task(),))])
+    await store.commit_group([narrowed(Full(claim.lease, "running", tasks=(world.task(),)))])
     (task,) = await store.claim_tasks("w", ["step"], None, 1)
     await store.end_task(TaskEnd(task.id, task.epoch, b"output", None, 1))
-    await store.commit_group([TurnCommit(claim.lease, "completed", seen=2)])
+    await store.commit_group([narrowed(Full(claim.lease, "completed", seen=2))])
     world.clock.ms += DAY
     assert await store.delete_expired(DAY, 500) == 1
     assert await store.task("t") is None
@@ -59,14 +60,14 @@ async def test_a_parent_stays_as_long_as_a_spawned_child_is_open(world: Any, sto
     """R068; a closed child keeps its own time."""
     await world.worker()
     await closed(world, "parent")
-    await store.reopen(TurnCommit((await store.claim("parent")), "suspended"))
+    await store.reopen(Full((await store.claim("parent")), "suspended"))
     claim = await world.claim()
     child = NewRun("child", "wf", (), ("parent", "spawn"))
-    await store.commit_group([TurnCommit(claim.lease, "completed", runs=(child,))])
+    await store.commit_group([narrowed(Full(claim.lease, "completed", runs=(child,)))])
     world.clock.ms += DAY
     assert await store.delete_expired(DAY, 500) == 0
     (claim,) = await store.claim_runs("w", ["wf"], 1)
-    await store.commit_group([TurnCommit(claim.lease, "completed")])
+    await store.commit_group([narrowed(Full(claim.lease, "completed"))])
     assert await store.delete_expired(DAY, 500) == 1
     assert await left(world) == ["child"]
     world.clock.ms += DAY
@@ -79,7 +80,7 @@ async def test_a_task_of_no_run_goes_too_and_one_of_an_open_run_stays(world: Any
     await store.enqueue(world.task("alone"))
     await world.start()
     claim = await world.claim()
-    await store.commit_group([TurnCommit(claim.lease, "running", tasks=(world.task("mine"),))])
+    await store.commit_group([narrowed(Full(claim.lease, "running", tasks=(world.task("mine"),)))])
     for task in await store.claim_tasks("w", ["step"], None, 2):
         await store.end_task(TaskEnd(task.id, task.epoch, b"output", None, 1))
     world.clock.ms += DAY

@@ -8,12 +8,13 @@ import pytest
 
 from tenuto.codec.keys import children, pack
 from tenuto.errors import LeaseLostError, RunNotFoundError
-from tenuto.store.port import NewRun, NewTimer, TurnCommit
+from tenuto.host.classify import narrowed
+from tenuto.store.port import Full, NewRun, NewTimer
 
 
 async def put(world: Any, *puts: tuple[bytes, bytes], **options: Any) -> None:
     lease = await world.store.claim("r")
-    await world.store.commit(TurnCommit(lease, "running", world.batch(*puts, **options)))
+    await world.store.commit(narrowed(Full(lease, "running", world.batch(*puts, **options))))
 
 
 async def test_a_prefix_lists_exactly_what_is_below_it(world: Any, store: Any) -> None:
@@ -54,13 +55,15 @@ async def test_a_commit_that_fails_half_way_leaves_nothing(world: Any, store: An
     await world.start()
     claim = await world.claim()
     before = (await store.get("r"), await store.rows("r"))
-    broken = TurnCommit(
-        claim.lease,
-        "suspended",
-        world.batch((b"\x15\x02", b"fine"), (b"\x15\x03", object())),
-        alarm=world.clock.ms + 5,
-        timers=(NewTimer("nap", world.clock.ms + 5, "delay"),),
-        tasks=(world.task(),),
+    broken = narrowed(
+        Full(
+            claim.lease,
+            "suspended",
+            world.batch((b"\x15\x02", b"fine"), (b"\x15\x03", object())),
+            alarm=world.clock.ms + 5,
+            timers=(NewTimer("nap", world.clock.ms + 5, "delay"),),
+            tasks=(world.task(),),
+        )
     )
     with pytest.raises(TypeError):
         await store.commit_group([broken])
@@ -74,9 +77,9 @@ async def test_a_commit_under_an_old_epoch_leaves_no_row(world: Any, store: Any)
     await store.create(NewRun("r", "wf", ()))
     old, new = await store.claim("r"), await store.claim("r")
     with pytest.raises(LeaseLostError):
-        await store.commit(TurnCommit(old, "running", world.batch((b"k", b"old"))))
+        await store.commit(narrowed(Full(old, "running", world.batch((b"k", b"old")))))
     assert await store.rows("r") == []
-    await store.commit(TurnCommit(new, "running", world.batch((b"k", b"new"))))
+    await store.commit(narrowed(Full(new, "running", world.batch((b"k", b"new")))))
     assert await store.rows("r") == [(b"k", b"new")]
 
 

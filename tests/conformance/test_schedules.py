@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from tenuto.codec.values import dump
+from tenuto.host.classify import narrowed
 from tenuto.host.schedules import ScheduleOptions, check_schedule, firing_of
 from tenuto.kernel.records import Mail, MailKind
 from tenuto.store.housekeeping import DueSchedule, Fired, Firing, ScheduleRecord
-from tenuto.store.port import SCHEDULE, NewRun, NewTimer, Outgoing, TurnCommit
+from tenuto.store.port import SCHEDULE, Full, NewRun, NewTimer, Outgoing
 
 HOUR = 3_600_000
 NOON = int(datetime(2026, 6, 1, 12, tzinfo=UTC).timestamp() * 1000)
@@ -196,7 +197,7 @@ async def test_one_more_run_begins_when_the_open_one_ends(noon: Any) -> None:
     assert len(await ids(noon)) == 1
     claim = await noon.claim()
     assert not await fire(noon)
-    await noon.store.commit_group([TurnCommit(claim.lease, "completed")])
+    await noon.store.commit_group([narrowed(Full(claim.lease, "completed"))])
     assert await fire(noon)
     assert [run[-9:-1] for run in await ids(noon)] == ["13:00:00", "14:00:00"]
     assert not await fire(noon)

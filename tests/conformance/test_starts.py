@@ -7,17 +7,18 @@ from typing import Any
 import pytest
 
 from tenuto.codec.records import decode_mail
-from tenuto.store.port import Lease, NewRun, NewTimer, Outgoing, TurnCommit, TurnResult
+from tenuto.host.classify import narrowed
+from tenuto.store.port import Commit, Full, Lease, NewRun, NewTimer, Outgoing, TurnResult
 from tenuto.store.queues import QueueLimits
 
 FIRST = (b"\x15\x01", b"first")
 ROW = (b"\x15\x02", b"turn")
 
 
-def begun(world: Any, run_id: str = "r", status: str = "running", **turn: Any) -> TurnCommit:
+def begun(world: Any, run_id: str = "r", status: str = "running", **turn: Any) -> Commit:
     """A new run with its first turn, of worker w."""
     new = NewRun(run_id, "wf", (FIRST,), definition="h1", worker="w", **turn.pop("new", {}))
-    return TurnCommit(Lease(run_id, 1), status, world.batch(ROW), new=new, **turn)
+    return narrowed(Full(Lease(run_id, 1), status, world.batch(ROW), new=new, **turn))
 
 
 async def test_a_run_is_stored_with_its_first_turn_and_stays_with_its_worker(world: Any, store: Any) -> None:
@@ -29,7 +30,9 @@ async def test_a_run_is_stored_with_its_first_turn_and_stays_with_its_worker(wor
     assert (record.status, record.epoch, record.definition) == ("running", 1, "h1")
     assert record.started_at == world.clock.ms
     assert await world.claimed() == []
-    (again,) = await store.commit_group([TurnCommit(Lease("r", 1), "completed", world.batch((b"\x15\x04", b"end")))])
+    (again,) = await store.commit_group(
+        [narrowed(Full(Lease("r", 1), "completed", world.batch((b"\x15\x04", b"end"))))]
+    )
     assert again.verdict == "committed"
 
 
@@ -105,8 +108,8 @@ async def test_a_run_is_not_begun_with_past_the_limits_of_its_queue(world: Any, 
 
 async def test_runs_without_a_turn_are_stored_in_a_group_and_claimed_as_any(world: Any, store: Any) -> None:
     await world.worker()
-    plain = TurnCommit(Lease("p", 0), "pending", new=NewRun("p", "wf", (FIRST,)))
-    late = TurnCommit(Lease("q", 0), "pending", new=NewRun("q", "wf", (FIRST,), delay_ms=10))
+    plain = narrowed(Full(Lease("p", 0), "pending", new=NewRun("p", "wf", (FIRST,))))
+    late = narrowed(Full(Lease("q", 0), "pending", new=NewRun("q", "wf", (FIRST,), delay_ms=10)))
     results = await store.commit_group([plain, late, begun(world)])
     assert [result.verdict for result in results] == ["committed"] * 3
     assert (await world.status("p"), await world.status("q"), await world.status()) == (
@@ -163,6 +166,6 @@ async def test_a_worker_is_told_which_runs_it_has_the_lease_of(world: Any, store
     await world.worker()
     await world.worker("other")
     await store.commit_group([begun(world, run_id) for run_id in ("a", "b")])
-    await store.commit_group([TurnCommit(Lease("b", 1), "suspended", world.batch(ROW))])
+    await store.commit_group([narrowed(Full(Lease("b", 1), "suspended", world.batch(ROW)))])
     assert [claim.lease for claim in await store.leased("w")] == [Lease("a", 1)]
     assert await store.leased("other") == []

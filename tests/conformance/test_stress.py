@@ -18,11 +18,12 @@ from typing import Any
 import pytest
 
 from tenuto.codec.rows import EncodedBatch, mail_key
+from tenuto.host.classify import narrowed
 from tenuto.kernel.commands import EnqueueTask
 from tenuto.kernel.records import Mail, MailKind
 from tenuto.store.connection import Connection
 from tenuto.store.memory import MemoryStore
-from tenuto.store.port import NewRun, NewTimer, Outgoing, TaskEnd, TurnCommit
+from tenuto.store.port import Full, NewRun, NewTimer, Outgoing, TaskEnd
 from tenuto.store.postgres import PostgresStore
 from tenuto.store.postgres_connection import Transaction
 from tenuto.store.sqlite import SqliteStore
@@ -84,16 +85,18 @@ class Worker:
             state["at"] = [clock() + 300 * (n + 1) for n in range(TIMERS)]
         now = await store.now()
         ended = len(state["got"]) == TASKS + SIGNALS and all(at <= now for at in state["at"])
-        commit = TurnCommit(
-            lease,
-            "completed" if ended else "suspended",
-            EncodedBatch((), tuple(mail_key(n) for n, _ in mail), ((STATE, json.dumps(state).encode()),)),
-            alarm=min((at for at in state["at"] if at > now), default=None),
-            tasks=tuple(task(run, n) for n in range(TASKS)) if first else (),
-            timers=tuple(NewTimer(f"n{n}", at, "delay") for n, at in enumerate(state["at"])) if first else (),
-            outgoing=(Outgoing(neighbour(run), signal(), f"from {run}"),) if first else (),
-            seen=max((n for n, _ in mail), default=0 if first else max((n for n, _ in state["got"]), default=0)),
-            mail_done=tuple(n for n, _ in mail),
+        commit = narrowed(
+            Full(
+                lease,
+                "completed" if ended else "suspended",
+                EncodedBatch((), tuple(mail_key(n) for n, _ in mail), ((STATE, json.dumps(state).encode()),)),
+                alarm=min((at for at in state["at"] if at > now), default=None),
+                tasks=tuple(task(run, n) for n in range(TASKS)) if first else (),
+                timers=tuple(NewTimer(f"n{n}", at, "delay") for n, at in enumerate(state["at"])) if first else (),
+                outgoing=(Outgoing(neighbour(run), signal(), f"from {run}"),) if first else (),
+                seen=max((n for n, _ in mail), default=0 if first else max((n for n, _ in state["got"]), default=0)),
+                mail_done=tuple(n for n, _ in mail),
+            )
         )
         if late:  # beyond its lease: by the time it commits somebody else may have the run
             await asyncio.sleep(1.5 * LEASE / 100_000)

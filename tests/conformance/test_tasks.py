@@ -8,7 +8,8 @@ import pytest
 
 from tenuto.codec.keys import pack
 from tenuto.codec.values import dump, load
-from tenuto.store.port import NewRun, TaskEnd, TurnCommit
+from tenuto.host.classify import narrowed
+from tenuto.store.port import Full, NewRun, TaskEnd
 
 LEASE = 30_000
 
@@ -71,7 +72,7 @@ async def test_a_task_whose_key_a_run_has_gets_that_runs_result(world: Any, stor
     claim = await world.claim()
     await world.suspended("r", tasks=(world.task("mine", key="k"),))
     output = (pack((4, 2)), b"value")
-    await store.commit_group([TurnCommit(claim.lease, "completed", world.batch(output))])
+    await store.commit_group([narrowed(Full(claim.lease, "completed", world.batch(output)))])
     assert [(mail.name, mail.payload, mail.error) for _, mail in await store.mail("r", 0)] == [("pack", b"value", None)]
     assert await world.claimed() == ["r"]
 
@@ -82,7 +83,7 @@ async def test_a_follower_of_a_run_that_failed_gets_its_error(world: Any, store:
     claim = await world.claim()
     await world.suspended("r", tasks=(world.task("mine", key="k"),))
     error = (pack((4, 3)), dump(ValueError("bad card")))
-    await store.commit_group([TurnCommit(claim.lease, "failed", world.batch(error))])
+    await store.commit_group([narrowed(Full(claim.lease, "failed", world.batch(error)))])
     ((_, mail),) = await store.mail("r", 0)
     failure = load(mail.error)
     assert (type(failure).__name__, str(failure.__cause__)) == ("ChildFailedError", "bad card")
@@ -92,7 +93,7 @@ async def test_a_run_that_withdrew_its_task_is_not_told_about_the_one_it_followe
     await world.worker()
     await store.enqueue(world.task("first", key="k"))
     claim = await world.suspended("a", tasks=(world.task("ta", key="k"),))
-    await store.commit(TurnCommit(claim.lease, "suspended", cancelled_tasks=("ta",)))
+    await store.commit(narrowed(Full(claim.lease, "suspended", cancelled_tasks=("ta",))))
     (task,) = await store.claim_tasks("w", ["step"], None, 5)
     await store.end_task(TaskEnd(task.id, task.epoch, b"out", None, 1))
     assert await store.mail("a", 0) == []
@@ -101,7 +102,7 @@ async def test_a_run_that_withdrew_its_task_is_not_told_about_the_one_it_followe
 async def test_a_task_queued_again_by_the_same_operation_is_not_a_second_one(world: Any, store: Any) -> None:
     await world.worker()
     claim = await world.suspended("r", tasks=(world.task(),))
-    await store.commit(TurnCommit(claim.lease, "suspended", tasks=(world.task(),)))
+    await store.commit(narrowed(Full(claim.lease, "suspended", tasks=(world.task(),))))
     assert len(await store.claim_tasks("w", ["step"], None, 5)) == 1
 
 
@@ -170,7 +171,7 @@ async def test_a_task_whose_last_worker_was_lost_has_an_unknown_outcome(world: A
 async def test_a_withdrawn_task_that_nobody_has_begun_is_never_begun(world: Any, store: Any, delay_ms: int) -> None:
     await world.worker()
     claim = await world.suspended("r", tasks=(world.task(delay_ms=delay_ms),))
-    await store.commit(TurnCommit(claim.lease, "suspended", cancelled_tasks=("t",)))
+    await store.commit(narrowed(Full(claim.lease, "suspended", cancelled_tasks=("t",))))
     world.clock.ms += delay_ms
     await store.fire_timers(10)
     assert await store.claim_tasks("w", ["step"], None, 5) == []

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tenuto.host.classify import narrowed
 from tenuto.kernel.records import MailKind
-from tenuto.store.port import NewRun, NewTimer, TurnCommit
+from tenuto.store.port import Full, NewRun, NewTimer
 
 
 async def asleep(world: Any, *deadlines: int, run_id: str = "r") -> None:
@@ -71,7 +72,7 @@ async def test_a_stopped_timer_never_fires(world: Any, store: Any) -> None:
     await asleep(world, 10)
     await store.wake("r")
     claim = await world.claim()
-    await store.commit_group([TurnCommit(claim.lease, "suspended", stopped_timers=("nap0",))])
+    await store.commit_group([narrowed(Full(claim.lease, "suspended", stopped_timers=("nap0",)))])
     world.clock.ms += 10
     assert await store.fire_timers(10) is None
     assert await world.claimed() == []
@@ -82,7 +83,7 @@ async def test_a_timer_started_again_at_its_place_has_the_new_deadline(world: An
     await store.wake("r")
     claim = await world.claim()
     later = world.clock.ms + 500
-    again = TurnCommit(claim.lease, "suspended", timers=(NewTimer("nap0", later, "retry"),), alarm=later)
+    again = narrowed(Full(claim.lease, "suspended", timers=(NewTimer("nap0", later, "retry"),), alarm=later))
     await store.commit_group([again])
     world.clock.ms += 10
     assert await store.fire_timers(10) == later
@@ -105,8 +106,8 @@ async def test_a_run_that_ended_has_no_timers(world: Any, store: Any) -> None:
     await world.start()
     claim = await world.claim()
     at = world.clock.ms + 5
-    await store.commit_group([TurnCommit(claim.lease, "running", timers=(NewTimer("nap", at, "delay"),), alarm=at)])
-    await store.commit_group([TurnCommit(claim.lease, "completed")])
+    await store.commit_group([narrowed(Full(claim.lease, "running", timers=(NewTimer("nap", at, "delay"),), alarm=at))])
+    await store.commit_group([narrowed(Full(claim.lease, "completed"))])
     assert await store.fire_timers(10) is None
     assert await store.timers("r") == []
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from tenuto.host.classify import narrowed
 from tenuto.kernel.records import MailKind
-from tenuto.store.port import NewRun, TaskEnd, TurnCommit
+from tenuto.store.port import Full, NewRun, Park, TaskEnd
 
 
 async def run_with_task(world: Any, **options: Any) -> Any:
@@ -45,7 +46,7 @@ async def test_a_run_woken_for_nothing_is_suspended_again_with_the_same_rows(wor
     await store.end_task(TaskEnd(task.id, task.epoch, b"out", None, 1))
     before = await store.rows("r")
     claim = await world.claim()
-    (result,) = await store.commit_group([TurnCommit(claim.lease, "suspended", seen=1, mail_done=(1,))])
+    (result,) = await store.commit_group([narrowed(Full(claim.lease, "suspended", seen=1, mail_done=(1,)))])
     assert not result.kept
     assert (await world.status(), await store.rows("r")) == ("suspended", before)
     assert await world.claimed() == []
@@ -79,7 +80,7 @@ async def test_a_wake_up_of_a_run_that_is_not_suspended_goes_and_changes_nothing
     claim = await world.suspended("parked")
     await store.wake("parked")
     lease = await store.claim("parked")
-    await store.commit(TurnCommit(lease, "parked", reason="why", parked_by="c"))
+    await store.commit(Park(lease, reason="why", capability="c"))
     assert claim.record.id == "parked"
     assert await world.claimed() == []
     assert [await world.status(run) for run in ("paused", "parked")] == ["paused", "parked"]
@@ -102,7 +103,7 @@ async def test_a_result_that_comes_while_its_run_is_leased_is_absorbed_by_the_ow
     await world.worker()
     await world.start()
     claim = await world.claim()
-    await store.commit(TurnCommit(claim.lease, "running", tasks=(world.task(),)))
+    await store.commit(narrowed(Full(claim.lease, "running", tasks=(world.task(),))))
     (task,) = await store.claim_tasks("w", ["step"], None, 10)
     await store.end_task(TaskEnd(task.id, task.epoch, b"out", None, 1))
     assert await world.claimed("other") == []
@@ -118,9 +119,9 @@ async def test_a_run_is_not_suspended_over_mail_it_has_not_seen(world: Any, stor
     claim = await world.claim()
     await store.send("r", world.signal())
     await store.absorb("w", ["r"])
-    (result,) = await store.commit_group([TurnCommit(claim.lease, "suspended", seen=0)])
+    (result,) = await store.commit_group([narrowed(Full(claim.lease, "suspended", seen=0))])
     assert (result.verdict, result.kept, await world.status()) == ("committed", True, "running")
-    (result,) = await store.commit_group([TurnCommit(claim.lease, "suspended", seen=1)])
+    (result,) = await store.commit_group([narrowed(Full(claim.lease, "suspended", seen=1))])
     assert (result.kept, await world.status()) == (False, "suspended")
 
 
@@ -171,7 +172,7 @@ async def test_work_under_way_does_not_suppress_a_new_wake_up(world: Any, store:
     claim = await world.claim()
     await store.send("r", world.signal())
     assert [n for n, _ in await store.mail("r", 0)] == [1, 2]
-    (result,) = await store.commit_group([TurnCommit(claim.lease, "suspended", seen=2)])
+    (result,) = await store.commit_group([narrowed(Full(claim.lease, "suspended", seen=2))])
     assert not result.kept
     assert await world.claimed() == ["r"]
 

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 from tenuto.errors import CommitUnknownError
 from tenuto.host.collector import CollectorHold, CollectorPaused
 from tenuto.host.runners import Call, Runners
-from tenuto.store.port import Store, TurnCommit, TurnResult
+from tenuto.store.port import Commit, Store, TurnResult
 
 __all__ = ["Committer"]
 
@@ -19,7 +19,7 @@ BYTES_PER_GROUP: Final = 4 << 20
 SPLIT: Final = 16  # a group of fewer is not worth two
 
 Answer: TypeAlias = Callable[[TurnResult | Exception], None]
-Member: TypeAlias = tuple[TurnCommit, Answer, int]  # and the bytes of its rows
+Member: TypeAlias = tuple[Commit, Answer, int]  # and the bytes of its rows
 
 
 class Committer:
@@ -37,13 +37,13 @@ class Committer:
         self._waiting: deque[Member] = deque()
         self._free = self._at_once  # how many more groups may be under way
 
-    def add(self, commit: TurnCommit, size: int = 0) -> asyncio.Future[TurnResult]:
+    def add(self, commit: Commit, size: int = 0) -> asyncio.Future[TurnResult]:
         """What becomes of the turn, once it is durable. `size`: the bytes of its rows, where they may be many."""
         future: asyncio.Future[TurnResult] = asyncio.get_running_loop().create_future()
         self.hand_in(commit, lambda answer: _settle(future, answer), size)
         return future
 
-    def hand_in(self, commit: TurnCommit, answer: Answer, size: int) -> None:
+    def hand_in(self, commit: Commit, answer: Answer, size: int) -> None:
         """The same for who needs no future: `answer` is called with the result, or with what the store raised."""
         self._waiting.append((commit, answer, size))
         if self._free and len(self._waiting) == 1:

@@ -20,7 +20,7 @@ from tenuto.kernel.location import parse, text
 from tenuto.kernel.records import Mail, MailKind, Rows
 from tenuto.kernel.rewind import Undone, recover, rewind
 from tenuto.model.durations import Duration, milliseconds
-from tenuto.store.port import CLOSED, Lease, RunRecord, Store, TurnCommit
+from tenuto.store.port import CLOSED, Full, Lease, RunRecord, Store
 from tenuto.system import System
 
 __all__ = ["Controlling"]
@@ -104,10 +104,10 @@ class Controlling:
         await check_tokens(self.store, run_id, hooks)
         effects = gather(run_id, undone.commands, {}, self.definitions.named, await self.store.now())
         reopened = await self.store.reopen(
-            TurnCommit(
-                Lease(run_id, record.epoch),
-                "suspended",
-                encoder.encode(undone.batch),
+            Full(
+                lease=Lease(run_id, record.epoch),
+                status="suspended",
+                rows=encoder.encode(undone.batch),
                 cancelled_tasks=tuple(effects.cancelled_tasks),
                 stopped_timers=tuple(effects.stopped_timers),
                 timers=open_timers(rows, undone.batch),

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 
-from tenuto.codec.rows import EncodedBatch, RunEncoder
+from tenuto.codec.rows import RunEncoder
 from tenuto.codec.values import dump, load
 from tenuto.errors import ChildCancelledError, ChildFailedError, ChildStartError, UpdateRejectedError
-from tenuto.host.turns import status_after
 from tenuto.kernel.commands import (
     CancelChild,
     CancelTask,
@@ -21,14 +20,14 @@ from tenuto.kernel.commands import (
     StartChild,
     StartTimer,
 )
-from tenuto.kernel.facts import Done
+from tenuto.kernel.facts import Done, TimerGone
 from tenuto.kernel.location import text
-from tenuto.kernel.operations import Completed, Continued, Err, Failed, Ok, Outcome
+from tenuto.kernel.operations import Completed, Err, Failed, Ok, Outcome
 from tenuto.kernel.records import Mail, MailKind
-from tenuto.kernel.turn import Definition, Turn, create
-from tenuto.store.port import Lease, NewRun, NewTimer, Outgoing, RunRecord, TurnCommit
+from tenuto.kernel.turn import Definition, create
+from tenuto.store.port import NewRun, NewTimer, Outgoing, RunRecord
 
-__all__ = ["Effects", "commit_plain", "ending_mail", "first_rows", "gather", "token_hash"]
+__all__ = ["Effects", "ending_mail", "first_rows", "gather", "token_hash"]
 
 
 class Effects:
@@ -38,8 +37,10 @@ class Effects:
         "answers",
         "cancelled_tasks",
         "closed_hooks",
+        "definition",
         "facts",
         "followed",
+        "gone",
         "outgoing",
         "runs",
         "stopped_timers",
@@ -58,46 +59,8 @@ class Effects:
         self.facts: list[Done] = []  # fed after the commit
         self.closed_hooks: list[str] = []  # hashes of their tokens
         self.followed: list[tuple[str, str]] = []  # run followed, location
-
-    def commit_of(
-        self, turn: Turn, lease: Lease, status: str, rows: EncodedBatch, seen: int, new: NewRun | None = None
-    ) -> TurnCommit:
-        """Everything a turn decided, as the store takes it."""
-        return TurnCommit(
-            lease,
-            status,
-            rows,
-            alarm=turn.batch.alarm,
-            runs=tuple(self.runs),
-            tasks=tuple(self.tasks),
-            cancelled_tasks=tuple(self.cancelled_tasks),
-            outgoing=tuple(self.outgoing),
-            followed=tuple(self.followed),
-            closed_hooks=tuple(self.closed_hooks),
-            answers=tuple(self.answers),
-            seen=seen,
-            mail_done=turn.batch.deleted_mail,
-            timers=tuple(self.timers),
-            stopped_timers=tuple(self.stopped_timers),
-            definition=turn.batch.version,
-            continued=isinstance(turn.outcome, Continued),
-            new=new,
-        )
-
-
-def commit_plain(turn: Turn, lease: Lease, encoder: RunEncoder, seen: int, new: NewRun | None) -> TurnCommit:
-    """The commit of a turn that has no effects: the same as of empty ones."""
-    batch = turn.batch
-    return TurnCommit(
-        lease,
-        status_after(turn),
-        encoder.encode(batch),
-        alarm=batch.alarm,
-        seen=seen,
-        mail_done=batch.deleted_mail,
-        definition=batch.version,
-        new=new,
-    )
+        self.gone: list[TimerGone] = []  # timers whose rows somebody deleted; fed after the commit
+        self.definition: str | None = None  # hash of the next run of the chain
 
 
 def token_hash(token: str) -> str:

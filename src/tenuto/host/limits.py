@@ -14,9 +14,10 @@ from typing import Any, Final, TypeVar, cast
 
 from tenuto.codec.keys import pack
 from tenuto.codec.limits import DEFAULT_LIMITS, IN_FORCE, ValueLimits
-from tenuto.codec.rows import HISTORY, EncodedBatch
+from tenuto.codec.rows import HISTORY
 from tenuto.errors import ConfigError, LimitError
 from tenuto.model.branches import FAN_OUT, fan_out
+from tenuto.store.commits import Puts
 from tenuto.store.limits import BUFFERED_MESSAGES
 
 __all__ = ["HistorySize", "Limits", "under_limits"]
@@ -117,10 +118,10 @@ class HistorySize:
         """About how many bytes a run with this history takes in memory; measured, not counted."""
         return 14_000 + 570 * self._entries + self._bytes
 
-    def add(self, rows: EncodedBatch) -> int:
-        """What a turn writes; how many bytes that is."""
+    def add(self, puts: Puts) -> int:
+        """Count what a turn puts, and return how many bytes that is."""
         size = 0
-        for key, value in rows.puts:
+        for key, value in puts:
             size += len(key) + len(value)
             self._entries += 1
         self._bytes += size

@@ -11,17 +11,24 @@ from tenuto.codec.rows import EncodedBatch, RunEncoder, decode_rows, mail_key
 from tenuto.codec.values import dump, load
 from tenuto.errors import LimitError, RecordError, TenutoError
 from tenuto.host.attempts import Workplace
+from tenuto.host.classify import (
+    classify,
+    reads_first,
+    sleeps_beyond,
+    status_after,
+    stores_nothing,
+    stores_rows_only,
+)
 from tenuto.host.collector import CollectorPaused
 from tenuto.host.commit import Committer
 from tenuto.host.contents import Contents
 from tenuto.host.definitions import Definitions
-from tenuto.host.effects import Effects, commit_plain, ending_mail, first_rows, gather
+from tenuto.host.effects import Effects, ending_mail, first_rows, gather
 from tenuto.host.inline import InlineWork
 from tenuto.host.limits import HistorySize, Limits
 from tenuto.host.programs import Programs, child_definition, pinned, version_of
 from tenuto.host.rounds import Rounds
 from tenuto.host.runners import Runners
-from tenuto.host.turns import commit_asleep, commit_usual, status_after
 from tenuto.host.waiters import Ending
 from tenuto.kernel.batch import EMPTY, Batch
 from tenuto.kernel.commands import (
@@ -41,7 +48,19 @@ from tenuto.kernel.operations import Cancelled, Completed, Continued, Err, Faile
 from tenuto.kernel.records import Mail, Rows
 from tenuto.kernel.turn import Run, Turn
 from tenuto.model.main import run_main
-from tenuto.store.port import Claim, Lease, NewRun, RunRecord, Store, TurnCommit, TurnResult, UnreadableRun
+from tenuto.store.commits import begun_by, puts_of
+from tenuto.store.port import (
+    Claim,
+    Commit,
+    Full,
+    Lease,
+    NewRun,
+    Park,
+    RunRecord,
+    Store,
+    TurnResult,
+    UnreadableRun,
+)
 
 __all__ = ["HeldRun"]
 
@@ -84,10 +103,10 @@ class HeldRun:
         self._awaits_mail = False  # as of the turn that suspended it
         self._touched = False  # something for the next turn has come
         self._rests: asyncio.Future[None] | None = None  # while `advance` has nothing to do
-        self._committing: tuple[Turn, TurnCommit] | None = None  # a usual turn, on its way to the store
+        self._committing: tuple[Turn, Commit] | None = None  # a usual turn, on its way to the store
         self._new: NewRun | None = None  # to be stored with the first turn
         self._taken: Turn | None = None  # a turn that is not committed yet
-        self._prepared: TurnCommit | None = None  # its commit, where it is made already
+        self._prepared: Commit | None = None  # its commit, where it is made already
         self._answered: tuple[Turn, TurnResult] | Exception | None = None  # of a usual turn, what was not usual
         self.stored: asyncio.Future[bool] | None = None  # whether a new run was: False where its id is another's
         self.run: Run | None = None
@@ -134,18 +153,19 @@ class HeldRun:
 
     def _leave(self, turn: Turn) -> None:
         """Leaves memory before its last turn is committed: of many that end together none has to be there."""
-        record, lease, run = self._require(), self.lease, self.run
-        assert lease is not None and run is not None  # noqa: PT018, S101  # held
-        if self._is_plain(turn, record, run):
+        if not self._reads_first(turn):
             self._note_buffered()
-            self._prepared = commit_plain(turn, lease, self._encoder, self._seen, None)
+            self._prepared = self._classified(turn)
             self.drop()
 
-    def commit_asleep(self, after: int) -> TurnCommit | None:
+    def commit_asleep(self, after: int) -> Commit | None:
         """What stores a run just begun with that only waits for a time after this one: memory need not have it."""
         turn, new, lease = self._taken, self._new, self.lease
         assert turn is not None and new is not None and lease is not None  # noqa: PT018, S101  # by begin
-        return commit_asleep(turn, lease, self._encoder, new, after)
+        if not sleeps_beyond(turn, after):
+            return None
+        effects = gather(new.id, turn.commands, {}, self._definitions.named, 0)  # nothing but timers
+        return classify(turn, lease, self._encoder.encode(turn.batch), new=new, effects=effects)
 
     def is_current(self, claim: Claim) -> bool:
         """Whether what is in memory counts: nobody else has advanced the run meanwhile."""
@@ -329,30 +349,39 @@ class HeldRun:
             commit = self._usual_commit(turn)
             if commit is not None:
                 self._committing = turn, commit
-                self._committer.hand_in(commit, self._usual_committed, self._size.add(commit.rows))
+                self._committer.hand_in(commit, self._usual_committed, self._size.add(puts_of(commit)))
                 return
             self._taken = turn
         except Exception as error:  # noqa: BLE001  # edge 2 of 3: it is raised again in the run's own task
             self._answered = error
         self._wake()
 
-    def _usual_commit(self, turn: Turn) -> TurnCommit | None:
+    def _usual_commit(self, turn: Turn) -> Commit | None:
         """The commit of a turn that is as nearly all are: a step's row, or a plain end; None if it is not."""
-        lease = self.lease
-        assert lease is not None and self.run is not None  # noqa: PT018, S101  # held
         if self._new is not None or len(turn.commands) > self._limits.commands_per_turn:
             return None
         if turn.outcome is None:
-            return commit_usual(turn, lease, self._encoder, self._seen)
-        if turn.commands or not self._is_plain(turn, self._require(), self.run):
+            return self._classified(turn) if stores_rows_only(turn) else None
+        if turn.commands or isinstance(turn.outcome, Parked) or self._reads_first(turn):
             return None
-        return commit_plain(turn, lease, self._encoder, self._seen, None)
+        return self._classified(turn)
+
+    def _reads_first(self, turn: Turn) -> bool:
+        record, run = self._require(), self.run
+        assert run is not None  # noqa: S101  # held
+        told = record.parent is not None and not record.detached
+        return reads_first(turn, told, self._new is not None, bool(run.timers))
+
+    def _classified(self, turn: Turn, new: NewRun | None = None) -> Commit:
+        """The commit of a turn without effects."""
+        assert self.lease is not None  # noqa: S101  # held
+        return classify(turn, self.lease, self._encoder.encode(turn.batch), new=new, seen=self._seen)
 
     def _usual_committed(self, answer: TurnResult | Exception) -> None:
         committing, self._committing = self._committing, None
         if committing is None or self._rests is None or self.run is None:
             return  # let go meanwhile
-        turn, commit = committing
+        turn, _ = committing
         if isinstance(answer, Exception):
             self._answered = answer
             self._wake()
@@ -361,7 +390,7 @@ class HeldRun:
             self._answered = turn, answer
             self._wake()
             return
-        self.timer = commit.alarm
+        self.timer = turn.batch.alarm
         self._perform(turn)
         if self._touched:
             self._touch()
@@ -435,56 +464,43 @@ class HeldRun:
         """Commits a turn and feeds what its run learns from that; None when there was nothing to commit."""
         prepared, self._prepared = self._prepared, None
         if prepared is not None:
-            return await self._hand_in(prepared)
+            return await self._hand_in(prepared, turn.batch.alarm)
         usual = self._usual_commit(turn)
         if usual is not None:
-            return await self._hand_in(usual)
+            return await self._hand_in(usual, turn.batch.alarm)
         durable = [command for command in turn.commands if is_durable(command)]
         record, lease = self._require(), self.lease
         assert lease is not None and self.run is not None  # noqa: PT018, S101  # held
-        if turn.batch.empty and not durable and turn.waiting.in_flight and turn.outcome is None and self._new is None:
+        if not durable and self._new is None and stores_nothing(turn):
             return None
-        if not durable and self._is_plain(turn, record, self.run):
+        if not self._reads_first(turn):
             new, self._new = self._new, None
-            return await self._hand_in(commit_plain(turn, lease, self._encoder, self._seen, new))
+            return await self._hand_in(self._classified(turn, new), turn.batch.alarm)
         now = await self._store.now()
         named = await self._named_runs(durable) if durable else {}
         workflow = self._workflow
         effects = gather(record.id, durable, named, lambda target: child_definition(target, workflow), now)
         rows = self._encoder.encode(turn.batch)
-        continued: str | None = None
         if isinstance(turn.outcome, Continued):
             definition = self._definitions.definition(self._definitions.workflow(record.target) or workflow)
             fresh = first_rows(definition, turn.outcome.input, now, self.run.generation + 1)
-            continued = definition.hash
+            effects.definition = definition.hash  # the next run of the chain has the latest definition
             rows = EncodedBatch(rows.range_deletes, rows.deletes, (*rows.puts, *fresh))
         elif turn.outcome is not None and record.parent is not None and not record.detached:
             effects.outgoing.extend(ending_mail(record, turn.outcome, [record.parent], now))
-        status = status_after(turn)
-        gone = await self._gone_timers(effects) if status == "suspended" else []
-        # What the commit itself tells the run is taken in the next turn: until then the lease is kept.
-        if gone or (effects.facts and turn.outcome is None):
-            status = "running"
-        if effects.runs or continued is not None:
+        if status_after(turn) == "suspended":
+            effects.gone = await self._gone_timers(effects)
+        if effects.runs or effects.definition is not None:
             await self._programs.keep()  # what begins now will need its text, wherever it goes on
         new, self._new = self._new, None
-        commit = effects.commit_of(turn, lease, status, rows, self._seen, new)
-        if continued is not None:  # the next run of the chain has the latest definition
-            commit = commit._replace(definition=continued)
-        result = await self._hand_in(commit)
+        commit = classify(turn, lease, rows, new=new, seen=self._seen, effects=effects)
+        result = await self._hand_in(commit, turn.batch.alarm)
         if result.verdict == "committed":
             self._learn(effects, result)
-            if gone:
-                self._facts.extend(gone)
+            if effects.gone:
+                self._facts.extend(effects.gone)
                 self._touch()
         return result
-
-    def _is_plain(self, turn: Turn, record: RunRecord, run: Run) -> bool:
-        """Whether a turn without durable commands has no effects but its rows: most first and last turns."""
-        if turn.outcome is not None:  # another run may wait for it
-            return not isinstance(turn.outcome, Continued | Parked) and (record.parent is None or record.detached)
-        # A run that goes to sleep looks whether its older timers are still there.
-        return bool(turn.waiting.in_flight) or self._new is not None or not run.timers
 
     async def _gone_timers(self, effects: Effects) -> list[TimerGone]:
         """Timers of earlier turns whose rows somebody deleted: they count as fired (P4)."""
@@ -499,17 +515,17 @@ class HeldRun:
         there = await self._store.timers(self._require().id)
         return [TimerGone(places[place].location) for place in sorted(older.difference(there))]
 
-    async def _hand_in(self, commit: TurnCommit) -> TurnResult:
+    async def _hand_in(self, commit: Commit, alarm: int | None) -> TurnResult:
         try:
-            result = await self._committer.add(commit, self._size.add(commit.rows))
+            result = await self._committer.add(commit, self._size.add(puts_of(commit)))
         except BaseException as error:
             self._say_stored(error)
             raise
-        if commit.new is not None:
+        if begun_by(commit) is not None:
             self._say_stored(result.verdict == "committed")
         if result.verdict == "committed":
-            self.timer = commit.alarm
-            if commit.outgoing or commit.tasks or commit.runs:
+            self.timer = alarm
+            if isinstance(commit, Full) and (commit.outgoing or commit.tasks or commit.runs):
                 self._poke()
         return result
 
@@ -566,9 +582,8 @@ class HeldRun:
         reason = f"{type(error).__name__} {code}: {error}"
         self.drop()
         new, self._new = self._new, None
-        await self._hand_in(
-            TurnCommit(lease, "parked", reason=reason, parked_by=self._capability, seen=self._seen, new=new)
-        )
+        commit = Park(lease=lease, reason=reason, capability=self._capability, seen=self._seen, new=new)
+        await self._hand_in(commit, None)
         return "parked"
 
     # --- performing

@@ -13,6 +13,7 @@ from typing import Any, Final
 from tenuto.errors import CommitUnknownError, DecodingError, EnvironmentFault, RecordError
 from tenuto.host.attempts import Workplace
 from tenuto.host.cache import RunCache
+from tenuto.host.classify import narrowed
 from tenuto.host.collector import CollectorHold, CollectorPaused
 from tenuto.host.commit import Committer
 from tenuto.host.contents import Contents, fetch_program, read_contents
@@ -34,7 +35,7 @@ from tenuto.kernel.batch import Batch
 from tenuto.kernel.records import Mail
 from tenuto.model.registry import Registry, default
 from tenuto.store.machine import Process, is_gone, this_process
-from tenuto.store.port import Claim, Lease, NewRun, RunningStep, Store, TurnCommit
+from tenuto.store.port import Claim, Full, Lease, NewRun, Park, RunningStep, Store
 from tenuto.system import REAL, System
 
 __all__ = ["Worker"]
@@ -420,7 +421,7 @@ class Worker:
             self._waits_first.add(target)
             held.drop()  # before its commit: of thousands that go to sleep together none has to be in memory
             self._say(new.id, held.notices)
-            start.alarm = asleep.alarm
+            start.alarm = turn.batch.alarm
             self._committer.hand_in(asleep, start.answered, 0)
         elif not turn.waiting.in_flight:
             self._waits_first.add(target)
@@ -472,7 +473,8 @@ class Worker:
     def _store_plainly(self, start: Start) -> None:
         """Stores a new run for anybody to claim."""
         start.plain = True
-        self._committer.hand_in(TurnCommit(Lease(start.new.id, 0), "pending", new=start.new), start.answered, 0)
+        commit = narrowed(Full(lease=Lease(start.new.id, 0), status="pending", new=start.new))
+        self._committer.hand_in(commit, start.answered, 0)
 
     def _take(self, claimed: Sequence[tuple[Claim, HeldRun, Contents]]) -> None:
         """Lets claimed runs go on: in the worker's own context, whoever signalled them here."""
@@ -557,7 +559,7 @@ class Worker:
             lost.remove(claim)
             self._failures.pop(claim.lease.run_id)
             reason = f"InternalError: {TRIES} tries to advance it failed; the log says why"
-            await self._committer.add(TurnCommit(claim.lease, "parked", reason=reason, parked_by=self._capability))
+            await self._committer.add(Park(lease=claim.lease, reason=reason, capability=self._capability))
         if lost:
             await self._begin(lost)
 

@@ -25,6 +25,8 @@ from tenuto.store.port import (
     NEVER,
     Claim,
     ClaimedTask,
+    Commit,
+    Full,
     Lease,
     Listing,
     NewRun,
@@ -34,7 +36,6 @@ from tenuto.store.port import (
     RunningStep,
     RunRecord,
     TaskEnd,
-    TurnCommit,
     TurnResult,
     WorkerRecord,
 )
@@ -185,7 +186,7 @@ class MemoryStore(MemoryHousekeeping, MemoryPrograms, MemoryQueueing):
             self._shelf.wake(run)
             self._changes.happened()
 
-    async def reopen(self, back: TurnCommit) -> bool:
+    async def reopen(self, back: Full) -> bool:
         reopened = memory_turns.reopen(self._shelf, back)
         self._changes.happened()
         return reopened
@@ -320,13 +321,13 @@ class MemoryStore(MemoryHousekeeping, MemoryPrograms, MemoryQueueing):
         run = self._shelf.runs.get(run_id)
         return [] if run is None else sorted(run.timers, key=lambda place: (_deadline(run, place), place))
 
-    async def commit(self, commit: TurnCommit) -> list[Outgoing]:
+    async def commit(self, commit: Commit) -> list[Outgoing]:
         (result,) = await self.commit_group((commit,))
         if result.verdict != "committed":
             raise LeaseLostError(f"run {commit.lease.run_id}, epoch {commit.lease.epoch}: {result.verdict}")
         return list(result.undelivered)
 
-    async def commit_group(self, commits: Sequence[TurnCommit]) -> list[TurnResult]:
+    async def commit_group(self, commits: Sequence[Commit]) -> list[TurnResult]:
         results = memory_turns.commit_group(self._shelf, commits)
         self._changes.happened()
         return results

@@ -1,4 +1,4 @@
-"""Commits of turns in memory."""
+"""Commits of turns in memory: one way for all kinds, the reference of the other stores."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 from tenuto.codec.records import encode_mail
 from tenuto.codec.rows import EncodedBatch
+from tenuto.store.commits import full
 from tenuto.store.endings import SINGLES, outcome_of, refused_child, result
 from tenuto.store.memory_mail import close, deliver, tell_watchers
 from tenuto.store.memory_state import RunState, Shelf, Table, Watcher, checked
 from tenuto.store.memory_tasks import cancel_tasks, queue_task
-from tenuto.store.port import CLOSED, NewRun, Outgoing, TurnCommit, TurnResult
+from tenuto.store.port import CLOSED, Commit, Full, NewRun, Outgoing, Park, TurnResult
+from tenuto.store.rules import after_suspend, closes, may_begin, needs_alarm, progress, verdict
 
 __all__ = ["commit_group", "create"]
 
@@ -19,8 +21,8 @@ def create(shelf: Shelf, new: NewRun) -> bool:
     """Whether it is there now; an id, or an open key of its queue, that is taken changes nothing."""
     if new.id in shelf.runs or shelf.keyed(new.queue, new.key) is not None:
         return False
-    if new.worker is not None and new.queue in shelf.queues:
-        return False  # it must wait there to be claimed
+    if not may_begin(new, shelf.queues):
+        return False
     now = shelf.clock()
     waits = new.delay_ms > 0
     told = new.parent if new.parent is not None and not new.detached and new.parent[0] in shelf.runs else None
@@ -35,34 +37,42 @@ def create(shelf: Shelf, new: NewRun) -> bool:
     return True
 
 
-def commit_group(shelf: Shelf, commits: Sequence[TurnCommit]) -> list[TurnResult]:
-    """Each turn on its own merits, in the order given."""
-    for commit in commits:  # everything that can fail comes before the first change
-        checked(commit.rows)
-        for outgoing in commit.outgoing:
-            encode_mail(outgoing.mail)
-    return [_commit(shelf, commit) for commit in commits]
+def commit_group(shelf: Shelf, commits: Sequence[Commit]) -> list[TurnResult]:
+    """Commit each turn independently, in the order given."""
+    turns = [full(commit) for commit in commits]
+    for commit in turns:  # everything that can fail comes before the first change
+        if isinstance(commit, Full):
+            checked(commit.rows)
+            for outgoing in commit.outgoing:
+                encode_mail(outgoing.mail)
+    return [_commit(shelf, commit) for commit in turns]
 
 
-def _commit(shelf: Shelf, commit: TurnCommit) -> TurnResult:
+def _commit(shelf: Shelf, commit: Full | Park) -> TurnResult:
     if commit.new is not None:
         if not create(shelf, commit.new):
             return TurnResult("taken")
         if commit.new.worker is None:
             return TurnResult("committed")
     run = shelf.runs.get(commit.lease.run_id)
-    if run is None or run.epoch != commit.lease.epoch or not run.open:
-        return TurnResult("stale")  # V7: an outcome is not changed by a turn, whoever had the lease
-    if (commit.status in CLOSED or commit.continued) and run.cancel_above(commit.seen):
-        return TurnResult("cancel_first")  # V7: an acknowledged cancel goes before any outcome
+    ends = isinstance(commit, Full) and closes(commit)
+    found = None if run is None else (run.epoch, run.status)
+    refused = verdict(found, commit.lease.epoch, ends, ends and run is not None and run.cancel_above(commit.seen))
+    if refused is not None:
+        return refused
+    assert run is not None  # noqa: S101  # else it is stale
+    if isinstance(commit, Park):
+        run.holds_slot = False
+        run.status, run.lease_owner, run.reason, run.parked_by = "parked", None, commit.reason, commit.capability
+        return TurnResult("committed")
     run.table.apply(commit.rows)
-    if any(commit.rows):
+    if progress(commit.rows):
         run.losses.reclaims = 0
     undelivered = _write_effects(shelf, run, commit)
     return TurnResult("committed", _move(shelf, run, commit), undelivered)
 
 
-def reopen(shelf: Shelf, back: TurnCommit) -> bool:
+def reopen(shelf: Shelf, back: Full) -> bool:
     """A run that goes back is open again, and nobody's; its key may have been given to another meanwhile."""
     run = shelf.run(back.lease.run_id)
     checked(back.rows)
@@ -80,7 +90,7 @@ def reopen(shelf: Shelf, back: TurnCommit) -> bool:
     return True
 
 
-def _write_effects(shelf: Shelf, run: RunState, commit: TurnCommit) -> tuple[Outgoing, ...]:
+def _write_effects(shelf: Shelf, run: RunState, commit: Full) -> tuple[Outgoing, ...]:
     for number in commit.mail_done:
         run.inbox.pop(number, None)
     for update_id, answer in commit.answers:
@@ -93,7 +103,7 @@ def _write_effects(shelf: Shelf, run: RunState, commit: TurnCommit) -> tuple[Out
     for location in commit.stopped_timers:
         run.timers.pop(location, None)
     run.timers.update((timer.location, timer.deadline) for timer in commit.timers)
-    if commit.alarm is not None and commit.alarm != run.alarm and commit.status in ("running", "suspended"):
+    if commit.alarm is not None and needs_alarm(commit.alarm, run.alarm, commit.status, commit.timers):
         due = [*run.timers.values(), *run.alarms.values()]
         if not any(deadline <= commit.alarm for deadline in due):
             run.alarms["alarm"] = commit.alarm
@@ -138,17 +148,13 @@ def _follow(shelf: Shelf, run: RunState, target: str, location: str) -> None:
     deliver(shelf, Outgoing(run.id, mail, f"end:{target}:{location}"))
 
 
-def _move(shelf: Shelf, run: RunState, commit: TurnCommit) -> bool:
+def _move(shelf: Shelf, run: RunState, commit: Full) -> bool:
     """Puts the run into the status the turn gave it; whether the worker keeps the lease."""
-    if commit.status == "parked":
-        run.holds_slot = False
-        run.status, run.lease_owner, run.reason, run.parked_by = "parked", None, commit.reason, commit.parked_by
-        return False
     if commit.definition is not None:
         run.definition = commit.definition
     if commit.status in CLOSED:
         close(shelf, run, commit.status)
-        run.reason = commit.reason
+        run.reason = None
         # Its parent is told by the turn itself; who else follows it only the store knows.
         tell_watchers(shelf, run.id, lambda: outcome_of(run.id, commit.status, commit.rows))
         return False
@@ -163,12 +169,10 @@ def _move(shelf: Shelf, run: RunState, commit: TurnCommit) -> bool:
 
 
 def _suspend(run: RunState) -> bool:
-    """A pause that was asked for comes now; mail that came meanwhile keeps the run running (V1)."""
     run.timer_count = len(run.timers) if run.alarm is not None else 0
-    if not run.pause_requested and run.inbox_seq > run.inbox_seen:
-        run.status = "running"
+    run.status = after_suspend(run.pause_requested, run.inbox_seq, run.inbox_seen)
+    if run.status == "running":
         return True
-    run.status = "paused" if run.pause_requested else "suspended"
     run.holds_slot = run.holds_slot and not run.pause_requested
     run.pause_requested = False
     run.lease_owner = None

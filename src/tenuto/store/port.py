@@ -16,13 +16,12 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, cast
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
-from tenuto.codec.rows import EncodedBatch
-from tenuto.kernel.commands import EnqueueTask
 from tenuto.kernel.records import Mail
+from tenuto.store.commits import CLOSED, Commit, End, Full, Lease, NewRun, NewTimer, Outgoing, Own, Park, Rows, Start
 from tenuto.store.housekeeping import Housekeeping
 from tenuto.store.programs import Programs
 from tenuto.store.quarantine import Suspects
@@ -37,49 +36,33 @@ __all__ = [
     "STUCK",
     "Claim",
     "ClaimedTask",
+    "Commit",
     "Cursor",
+    "End",
+    "Full",
     "Lease",
     "Listing",
     "NewRun",
     "NewTimer",
     "OpenTask",
     "Outgoing",
+    "Own",
+    "Park",
+    "Rows",
     "RunFilter",
     "RunRecord",
     "RunningStep",
+    "Start",
     "Store",
     "TaskEnd",
-    "TurnCommit",
     "TurnResult",
     "UnreadableRun",
     "WorkerRecord",
-    "only_rows",
 ]
 
-CLOSED: Final = frozenset({"completed", "failed", "cancelled", "terminated"})
 OPEN: Final = frozenset({"scheduled", "pending", "running", "suspended", "paused", "parked"})
-NOTHING: Final = EncodedBatch((), (), ())
 NEVER: Final = -1  # an epoch no run has had: nothing in memory is as old as that
 SCHEDULE: Final = "schedule:"  # what who started a run begins with, where that was a schedule
-
-
-class NewRun(NamedTuple):
-    """A run to be: its first rows and who started it. A named tuple, as everything a commit carries, for speed."""
-
-    id: str
-    target: str  # the definition's id
-    rows: tuple[tuple[bytes, bytes], ...]
-    parent: tuple[str, str] | None = None  # run id and location of the operation to tell about its end
-    detached: bool = False  # the parent is only who started it: it is not told
-    definition: str = ""  # its hash
-    queue: str = "default"
-    priority: int = 0
-    delay_ms: int = 0  # starts `scheduled`
-    key: str | None = None
-    partition: str | None = None
-    attributes: Mapping[str, str | int | float | bool] = {}  # never mutated
-    worker: str | None = None  # whose it is from the start: it is born running, under epoch 1
-    begun_at: int | None = None  # the time of its first turn, where that was taken before it is stored
 
 
 class RunRecord(NamedTuple):
@@ -153,13 +136,6 @@ class UnreadableRun:
     """What a look at several runs has for one whose rows or mail cannot be opened: raised when that run is taken up."""
 
     error: Exception
-
-
-class Lease(NamedTuple):
-    """The right to write a run, until somebody else claims it."""
-
-    run_id: str
-    epoch: int
 
 
 class Claim(NamedTuple):
@@ -244,88 +220,6 @@ class WorkerRecord:
     lease_until: int
     machine: str = ""  # `store.machine`; empty: nobody can look whether its process is there
     pid_began: int = 0
-
-
-class NewTimer(NamedTuple):
-    """A row of `timer_tasks`: wakes its run when it is due."""
-
-    location: str
-    deadline: int
-    sort: Literal["delay", "timeout", "retry"]
-
-
-@dataclass(frozen=True, slots=True)
-class Outgoing:
-    """Mail to another run. `id`: the same message is stored once."""
-
-    run_id: str
-    mail: Mail
-    id: str
-
-
-class TurnCommit(NamedTuple):
-    """Everything one turn decided. `status` is what the run is in afterwards.
-
-    running: inline work is under way, the lease is kept. suspended: the lease is released, unless mail arrived above
-    `seen`, then it stays running and leased. A closed status: timers, resume and lease go. parked: with `reason`.
-    A named tuple, because every turn makes one and a frozen dataclass of this size costs four times as much.
-    """
-
-    lease: Lease
-    status: str
-    rows: EncodedBatch = NOTHING
-    alarm: int | None = None
-    reason: str | None = None
-    runs: tuple[NewRun, ...] = ()
-    tasks: tuple[EnqueueTask, ...] = ()
-    cancelled_tasks: tuple[str, ...] = ()
-    outgoing: tuple[Outgoing, ...] = ()
-    followed: tuple[tuple[str, str], ...] = ()  # runs that are there already: their id, and where its own operation is
-    closed_hooks: tuple[str, ...] = ()  # hashes of tokens that are free again
-    answers: tuple[tuple[str, bytes], ...] = ()  # rejected updates: their id and a dumped error
-    seen: int = 0  # the last mail number this run has been given
-    mail_done: tuple[int, ...] = ()  # mail other than signals that this turn decided
-    timers: tuple[NewTimer, ...] = ()
-    stopped_timers: tuple[str, ...] = ()  # their locations
-    definition: str | None = None  # a new hash
-    continued: bool = False  # the next run of the chain begins: run_no + 1
-    parked_by: str | None = None  # capability digest of the worker that parked it
-    new: NewRun | None = None  # the run is stored in this very commit; without a worker of its own there is no turn yet
-
-    @staticmethod
-    def of_rows(
-        lease: Lease,
-        rows: EncodedBatch,
-        alarm: int | None,
-        seen: int,
-        mail_done: tuple[int, ...] = (),
-        definition: str | None = None,
-    ) -> TurnCommit:
-        """That of a run which goes on, with nothing for anybody else: the usual one, in a third of the time."""
-        return _make_commit(
-            TurnCommit,
-            (lease, "running", rows, alarm, None, *_NO_EFFECTS, seen, mail_done, (), (), definition, False, None, None),
-        )
-
-
-_NO_EFFECTS: Final = ((), (), (), (), (), (), ())  # runs to answers
-_NOTHING_ELSE: Final = ((), (), (), None, False, None, None)  # mail_done to new
-_FROM_RUNS: Final = TurnCommit._fields.index("runs")
-_SEEN: Final = TurnCommit._fields.index("seen")
-_make_commit = cast("Callable[[type[TurnCommit], tuple[object, ...]], TurnCommit]", tuple.__new__)  # pyright: ignore[reportUnknownMemberType]
-
-
-def only_rows(commit: TurnCommit) -> bool:
-    """Whether a turn does nothing but put rows of a run that goes on as it is: the turn of most steps."""
-    range_deletes, deletes, puts = commit.rows
-    return (
-        commit.status == "running"
-        and commit[_FROM_RUNS:_SEEN] == _NO_EFFECTS
-        and commit[_SEEN + 1 :] == _NOTHING_ELSE
-        and bool(puts)
-        and not deletes
-        and not range_deletes
-    )
 
 
 class TurnResult(NamedTuple):
@@ -431,7 +325,7 @@ class Store(Housekeeping, Programs, Queueing, Protocol):
         """Gives a suspended or running run a turn; nothing fires early."""
         ...
 
-    async def reopen(self, back: TurnCommit) -> bool:
+    async def reopen(self, back: Full) -> bool:
         """Takes a run back, from any status (`recover`, `rewind`): writes what `back` says, whoever has the lease.
 
         Its epoch rises, so a worker that has it can no longer write; it is suspended, open again, and woken. False, and
@@ -586,11 +480,11 @@ class Store(Housekeeping, Programs, Queueing, Protocol):
         """The locations of a run's timers that are there: one deleted by hand is not (P4)."""
         ...
 
-    async def commit(self, commit: TurnCommit) -> list[Outgoing]:
+    async def commit(self, commit: Commit) -> list[Outgoing]:
         """Commits one turn, or raises `LeaseLostError` and changes nothing. What could not be delivered."""
         ...
 
-    async def commit_group(self, commits: Sequence[TurnCommit]) -> list[TurnResult]:
+    async def commit_group(self, commits: Sequence[Commit]) -> list[TurnResult]:
         """Commits turns together in one transaction, each on its own merits."""
         ...
 

@@ -23,6 +23,8 @@ from tenuto.store.limits import ANSWER_KEPT_MS
 from tenuto.store.port import (
     Claim,
     ClaimedTask,
+    Commit,
+    Full,
     Lease,
     Listing,
     NewRun,
@@ -32,7 +34,6 @@ from tenuto.store.port import (
     RunningStep,
     RunRecord,
     TaskEnd,
-    TurnCommit,
     TurnResult,
     WorkerRecord,
 )
@@ -211,7 +212,7 @@ class PostgresStore(PostgresHousekeeping, PostgresPrograms, PostgresQueueing):
         """A wake-up for a run; nothing fires early."""
         await self._transact(lambda transaction: postgres_runs.wake_open(transaction, run_id))
 
-    async def reopen(self, back: TurnCommit) -> bool:
+    async def reopen(self, back: Full) -> bool:
         return await self._transact(lambda transaction: postgres_turns.reopen(transaction, back))
 
     async def open_tasks(self, run_id: str) -> list[OpenTask]:
@@ -335,13 +336,13 @@ class PostgresStore(PostgresHousekeeping, PostgresPrograms, PostgresQueueing):
         found = await self._here(lambda: self._database.read("timers_of", {"run": run_id}))
         return [location for (location,) in found]
 
-    async def commit(self, commit: TurnCommit) -> list[Outgoing]:
+    async def commit(self, commit: Commit) -> list[Outgoing]:
         (result,) = await self.commit_group((commit,))
         if result.verdict != "committed":
             raise LeaseLostError(f"run {commit.lease.run_id}, epoch {commit.lease.epoch}: {result.verdict}")
         return list(result.undelivered)
 
-    async def commit_group(self, commits: Sequence[TurnCommit]) -> list[TurnResult]:
+    async def commit_group(self, commits: Sequence[Commit]) -> list[TurnResult]:
         return await self._write(lambda: postgres_turns.commit_group(self._database, commits))
 
     async def end_task(self, end: TaskEnd) -> bool:

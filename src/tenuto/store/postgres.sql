@@ -727,10 +727,10 @@ UPDATE executions e
 -- close_turns: outcomes; the lease goes with them (V7).
 UPDATE executions e
    SET status = t.status, lease_owner = NULL, completed_at = tenuto_now(), inbox_seen = greatest(e.inbox_seen, t.seen),
-       alarm = NULL, timer_count = 0, reclaims = 0, reason = t.reason, pause_requested = false, holds_slot = false,
+       alarm = NULL, timer_count = 0, reclaims = 0, reason = NULL, pause_requested = false, holds_slot = false,
        definition = coalesce(t.definition, e.definition)
-  FROM unnest(%(runs)s::text[], %(statuses)s::text[], %(seen)s::bigint[], %(reasons)s::text[], %(definitions)s::text[])
-       AS t (run, status, seen, reason, definition)
+  FROM unnest(%(runs)s::text[], %(statuses)s::text[], %(seen)s::bigint[], %(definitions)s::text[])
+       AS t (run, status, seen, definition)
  WHERE e.id = ANY (ARRAY[t.run])
 
 -- empty_closed: what closed runs no longer need goes; updates nobody decided are answered (P8, V4, V7). Whoever waits
@@ -758,8 +758,7 @@ SELECT id FROM executions
 
 -- park_turn: the engine cannot go on with it; nothing else changes (P6).
 UPDATE executions
-   SET status = 'parked', lease_owner = NULL, reason = %(reason)s, parked_by = %(parked_by)s, holds_slot = false,
-       reclaims = CASE WHEN %(progress)s THEN 0 ELSE reclaims END
+   SET status = 'parked', lease_owner = NULL, reason = %(reason)s, parked_by = %(parked_by)s, holds_slot = false
  WHERE id = %(run)s
 
 -- stop_timers: timers that turns withdrew.

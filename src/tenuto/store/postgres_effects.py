@@ -11,17 +11,19 @@ from tenuto.codec.keys import prefix_end
 from tenuto.codec.rows import EncodedBatch
 from tenuto.kernel.commands import EnqueueTask
 from tenuto.store.endings import SINGLES, outcome_of, refused_child, result
-from tenuto.store.port import CLOSED, NewRun, Outgoing, TurnCommit
-from tenuto.store.postgres_columns import moment, needs_alarm, row_columns
+from tenuto.store.port import CLOSED, Commit, Full, NewRun, Outgoing, Park
+from tenuto.store.postgres_columns import moment, row_columns
 from tenuto.store.postgres_connection import Row, Transaction
 from tenuto.store.postgres_mail import deliver
 from tenuto.store.postgres_runs import new_run
 from tenuto.store.postgres_tasks import cancel_tasks, queue_tasks
+from tenuto.store.rules import needs_alarm
 
 __all__ = ["write_effects", "write_rows"]
 
 
-async def write_rows(transaction: Transaction, commits: Sequence[TurnCommit]) -> None:
+async def write_rows(transaction: Transaction, commits: Sequence[Full], parked: Sequence[Park] = ()) -> None:
+    """Rows that turns write, and those that new runs begin with, parked at once or not."""
     ranges = [(commit.lease.run_id, *bounds) for commit in commits for bounds in commit.rows.range_deletes]
     if ranges:
         runs, firsts, lasts = (list(column) for column in zip(*ranges, strict=True))
@@ -31,13 +33,13 @@ async def write_rows(transaction: Transaction, commits: Sequence[TurnCommit]) ->
         await transaction.run(
             "delete_rows", {"runs": [run_id for run_id, _ in deletes], "keys": [key for _, key in deletes]}
         )
-    if any(commit.rows.puts or commit.new is not None for commit in commits):  # a new run has its first rows
-        await transaction.run("put_rows", row_columns(commits))
+    putting: list[Commit] = [commit for commit in commits if commit.rows.puts or commit.new is not None]
+    putting += [commit for commit in parked if commit.new is not None]
+    if putting:
+        await transaction.run("put_rows", row_columns(putting))
 
 
-async def write_effects(
-    transaction: Transaction, commits: Sequence[TurnCommit], runs: Mapping[str, Row]
-) -> list[Outgoing]:
+async def write_effects(transaction: Transaction, commits: Sequence[Full], runs: Mapping[str, Row]) -> list[Outgoing]:
     """Everything but rows and status; what could not be delivered."""
     await _write_mail_and_timers(transaction, commits, runs)
     await _write_tasks(transaction, commits)
@@ -53,9 +55,7 @@ async def write_effects(
     return await deliver(transaction, outgoing) if outgoing else []
 
 
-async def _write_mail_and_timers(
-    transaction: Transaction, commits: Sequence[TurnCommit], runs: Mapping[str, Row]
-) -> None:
+async def _write_mail_and_timers(transaction: Transaction, commits: Sequence[Full], runs: Mapping[str, Row]) -> None:
     for commit in commits:
         for update_id, answer in commit.answers:
             await transaction.run("set_answer", {"run": commit.lease.run_id, "message": update_id, "answer": answer})
@@ -85,7 +85,11 @@ async def _write_mail_and_timers(
                 "locations": [timer.location for _, timer in timers.values()],
             },
         )
-    alarms = [commit for commit in commits if needs_alarm(commit, runs[commit.lease.run_id][6])]
+    alarms = [
+        commit
+        for commit in commits
+        if needs_alarm(commit.alarm, runs[commit.lease.run_id][6], commit.status, commit.timers)
+    ]
     if alarms:
         await transaction.run(
             "start_alarms",
@@ -96,7 +100,7 @@ async def _write_mail_and_timers(
         )
 
 
-async def _write_tasks(transaction: Transaction, commits: Sequence[TurnCommit]) -> None:
+async def _write_tasks(transaction: Transaction, commits: Sequence[Full]) -> None:
     tasks: list[tuple[EnqueueTask, str | None]] = [
         (task, commit.lease.run_id) for commit in commits for task in commit.tasks
     ]

@@ -15,45 +15,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from tenuto.errors import CommitUnknownError, RunNotFoundError
 from tenuto.kernel.records import MailKind
+from tenuto.store.commits import begun_by, full
 from tenuto.store.endings import outcome_of, result
-from tenuto.store.port import CLOSED, Outgoing, TurnCommit, TurnResult
-from tenuto.store.postgres_columns import (
-    answers_update,
-    begun_columns,
-    end_columns,
-    ends_plainly,
-    fence_columns,
-    goes_on,
-    is_alone,
-    moment,
-    turn_columns,
-)
+from tenuto.store.port import CLOSED, Commit, End, Full, Outgoing, Own, Park, Rows, Start, TurnResult
+from tenuto.store.postgres_columns import begun_columns, end_columns, fence_columns, moment, turn_columns
 from tenuto.store.postgres_connection import INSISTED, Cursor, Database, Row, Transaction
 from tenuto.store.postgres_effects import write_effects, write_rows
 from tenuto.store.postgres_mail import close_runs, deliver, lock, wake
 from tenuto.store.postgres_runs import new_run
+from tenuto.store.rules import COMMITTED, COMMITTED_KEPT, TAKEN, closes, progress, verdict
 
 __all__ = ["commit_group", "reopen"]
-
-_STALE: Final = TurnResult("stale")
-_CANCEL_FIRST: Final = TurnResult("cancel_first")
-_TAKEN: Final = TurnResult("taken")
-_COMMITTED: Final = TurnResult("committed")
-_COMMITTED_KEPT: Final = TurnResult("committed", True)
 
 
 class _RefusedError(Exception):
     """A turn is not as the short way expects it; nothing was written."""
 
 
-async def commit_group(database: Database, commits: Sequence[TurnCommit]) -> list[TurnResult]:
-    """Each turn on its own merits."""
-    begun = [commit for commit in commits if commit.new is not None]
-    known = [commit for commit in commits if commit.new is None]
+async def commit_group(database: Database, commits: Sequence[Commit]) -> list[TurnResult]:
+    """Commit each turn independently."""
+    begun = [commit for commit in commits if begun_by(commit) is not None]
+    known = [commit for commit in commits if begun_by(commit) is None]
     if not begun or not known:
         return await _commit_like(database, commits)
     # New runs have nothing to do with the others yet: two transactions, at the same time.
@@ -78,7 +64,7 @@ def _failure(*halves: list[TurnResult] | BaseException) -> BaseException:
     return unknown
 
 
-async def _commit_like(database: Database, commits: Sequence[TurnCommit]) -> list[TurnResult]:
+async def _commit_like(database: Database, commits: Sequence[Commit]) -> list[TurnResult]:
     """The shortest way that is open to all of them."""
     if len({commit.lease.run_id for commit in commits}) == len(commits):
         try:
@@ -87,33 +73,38 @@ async def _commit_like(database: Database, commits: Sequence[TurnCommit]) -> lis
             results = None  # one of them is not as expected; nothing was written
         if results is not None:
             return results
-    return await database.transact(lambda transaction: _commit_all(transaction, commits))
+    turns = [full(commit) for commit in commits]
+    return await database.transact(lambda transaction: _commit_all(transaction, turns))
 
 
-async def _commit_shortly(database: Database, commits: Sequence[TurnCommit]) -> list[TurnResult] | None:
-    """One statement for all of them, where there is one. None: there is not."""
-    if all(map(goes_on, commits)):
-        await _commit_rows(database, commits)
-        return [_COMMITTED_KEPT] * len(commits)
-    if all(goes_on(commit) or ends_plainly(commit) for commit in commits):
-        ((now, _, _),) = await database.write("end_runs", end_columns(commits))
-        kept: Sequence[str] = ()
-    elif not all(map(is_alone, commits)):
-        return None
-    elif commits[0].new is not None:
-        ((now, _, _),) = await database.write("begin_runs", begun_columns(commits))
-        kept = ()
+async def _commit_shortly(database: Database, commits: Sequence[Commit]) -> list[TurnResult] | None:
+    """One statement for all of them, by their kinds; None: there is none."""
+    count = len(commits)
+    kept: Sequence[str] = ()
+    if len(rows := [commit for commit in commits if isinstance(commit, Rows)]) == count:
+        await _commit_rows(database, rows)
+        return [COMMITTED_KEPT] * count
+    if len(plain := [commit for commit in commits if isinstance(commit, Rows | End)]) == count:
+        ((now, _, _),) = await database.write("end_runs", end_columns(plain))
+    elif len(starts := [commit for commit in commits if isinstance(commit, Start)]) == count:
+        ((now, _, _),) = await database.write("begin_runs", begun_columns(starts))
+    elif len(own := [commit for commit in commits if isinstance(commit, Rows | End | Own)]) == count:
+        ((now, kept, _, _),) = await database.write("commit_turns", turn_columns(own))
     else:
-        ((now, kept, _, _),) = await database.write("commit_turns", turn_columns(commits))
+        return None
     database.learn(now)
     running = {*kept} if kept else ()
     return [
-        _COMMITTED_KEPT if commit.status == "running" or commit.lease.run_id in running else _COMMITTED
+        COMMITTED_KEPT
+        if isinstance(commit, Rows)
+        or (not isinstance(commit, Park) and commit.status == "running")
+        or commit.lease.run_id in running
+        else COMMITTED
         for commit in commits
     ]
 
 
-async def reopen(transaction: Transaction, back: TurnCommit) -> bool:
+async def reopen(transaction: Transaction, back: Full) -> bool:
     """A run that goes back: what was decided after the target is undone in the commit that opens it again."""
     run_id, epoch = back.lease
     runs = await _lock(transaction, (back,))
@@ -131,12 +122,12 @@ async def reopen(transaction: Transaction, back: TurnCommit) -> bool:
 # --- the short ways
 
 
-async def _commit_rows(database: Database, commits: Sequence[TurnCommit]) -> None:
-    if len(commits) > 1 or len(commits[0].rows.puts) > 1:
+async def _commit_rows(database: Database, commits: Sequence[Rows]) -> None:
+    if len(commits) > 1 or len(commits[0].puts) > 1:
         ((now, _),) = await database.write("commit_rows", fence_columns(commits))
     else:
         (commit,) = commits
-        ((key, value),) = commit.rows.puts
+        ((key, value),) = commit.puts
         values: dict[str, Any] = {
             "run": commit.lease.run_id,
             "epoch": commit.lease.epoch,
@@ -155,7 +146,7 @@ async def _commit_rows(database: Database, commits: Sequence[TurnCommit]) -> Non
 # --- the longer way
 
 
-async def _commit_all(transaction: Transaction, commits: Sequence[TurnCommit]) -> list[TurnResult]:
+async def _commit_all(transaction: Transaction, commits: Sequence[Full | Park]) -> list[TurnResult]:
     rounds = _rounds(commits)
     if len(rounds) > 1:
         await _lock(transaction, commits)  # all of them, before the first round makes the order its own
@@ -166,17 +157,20 @@ async def _commit_all(transaction: Transaction, commits: Sequence[TurnCommit]) -
     return results
 
 
-def _rounds(commits: Sequence[TurnCommit]) -> list[list[TurnCommit]]:
+def _rounds(commits: Sequence[Full | Park]) -> list[list[Full | Park]]:
     """Turns that have nothing to do with each other can be written kind by kind; the others come one after another."""
-    rounds: list[list[TurnCommit]] = []
+    rounds: list[list[Full | Park]] = []
     owned: set[str] = set()  # the runs whose turns are in the last round
     touched: set[str] = set()  # the runs it sends to or starts
     full = True
     for commit in commits:
         run_id = commit.lease.run_id
-        touches = {one.run_id for one in commit.outgoing} | {run.id for run in commit.runs}
-        # What these free or take is wanted by whoever comes next.
-        alone = bool(commit.cancelled_tasks) or any(run.key is not None for run in commit.runs)
+        touches: set[str] = set()
+        alone = False
+        if isinstance(commit, Full):
+            touches = {one.run_id for one in commit.outgoing} | {run.id for run in commit.runs}
+            # What these free or take is wanted by whoever comes next.
+            alone = bool(commit.cancelled_tasks) or any(run.key is not None for run in commit.runs)
         if full or alone or run_id in owned or run_id in touched or touches & owned:
             rounds.append([])
             owned, touched = set(), set()
@@ -187,37 +181,44 @@ def _rounds(commits: Sequence[TurnCommit]) -> list[list[TurnCommit]]:
     return rounds
 
 
-async def _commit_round(transaction: Transaction, commits: Sequence[TurnCommit]) -> dict[str, TurnResult]:
+async def _commit_round(transaction: Transaction, commits: Sequence[Full | Park]) -> dict[str, TurnResult]:
     verdicts = await _store_new(transaction, [commit for commit in commits if commit.new is not None])
     runs = await _lock(transaction, commits)
-    current: list[TurnCommit] = []
-    for commit in commits:
-        if commit.lease.run_id in verdicts:
-            continue
-        run = runs.get(commit.lease.run_id)
-        if run is None or run[1] != commit.lease.epoch or run[2] in CLOSED:
-            verdicts[commit.lease.run_id] = _STALE  # V7: an outcome is not changed by a turn, whoever had the lease
+    members = [commit for commit in commits if commit.lease.run_id not in verdicts]
+    cancelled = await _cancelled(transaction, members, runs)
+    accepted: list[Full] = []
+    parked: list[Park] = []
+    for commit in members:
+        run_id, run = commit.lease.run_id, runs.get(commit.lease.run_id)
+        ends = isinstance(commit, Full) and closes(commit)
+        found = None if run is None else (run[1], run[2])
+        refused = verdict(found, commit.lease.epoch, ends, run_id in cancelled)
+        if refused is not None:
+            verdicts[run_id] = refused
+        elif isinstance(commit, Park):
+            parked.append(commit)
         else:
-            current.append(commit)
-    held_up = await _cancelled(transaction, current, runs)
-    verdicts.update((run_id, _CANCEL_FIRST) for run_id in held_up)  # V7: a cancel goes before any outcome
-    accepted = [commit for commit in current if commit.lease.run_id not in held_up]
-    if not accepted:
+            accepted.append(commit)
+    if not accepted and not parked:
         return verdicts
-    await write_rows(transaction, accepted)
-    refused = await write_effects(transaction, accepted, runs)
+    await write_rows(transaction, accepted, parked)
+    refused_mail = await write_effects(transaction, accepted, runs)
+    for one in parked:
+        values = {"run": one.lease.run_id, "reason": one.reason, "parked_by": one.capability}
+        await transaction.run("park_turn", values)
+        verdicts[one.lease.run_id] = COMMITTED
     kept = await _kept(accepted, await _move(transaction, accepted, runs))
     await _tell_watchers(transaction, [commit for commit in accepted if commit.status in CLOSED])
-    if any(map(answers_update, accepted)):
+    if any([commit.notify for commit in accepted]):
         await transaction.run("notify")
-    for commit in accepted:
-        run_id = commit.lease.run_id
-        undelivered = tuple(one for one in commit.outgoing if one in refused) if refused else ()
+    for turn in accepted:
+        run_id = turn.lease.run_id
+        undelivered = tuple(mail for mail in turn.outgoing if mail in refused_mail) if refused_mail else ()
         verdicts[run_id] = TurnResult("committed", run_id in kept, undelivered)
     return verdicts
 
 
-async def _store_new(transaction: Transaction, commits: Sequence[TurnCommit]) -> dict[str, TurnResult]:
+async def _store_new(transaction: Transaction, commits: Sequence[Full | Park]) -> dict[str, TurnResult]:
     """Stores new runs; the verdict on those that are not there now, or are there without a turn."""
     verdicts: dict[str, TurnResult] = {}
     for commit in sorted(commits, key=lambda commit: commit.lease.run_id):  # two who start the same must not cross
@@ -226,49 +227,51 @@ async def _store_new(transaction: Transaction, commits: Sequence[TurnCommit]) ->
             continue
         if new.worker is None:  # with its rows, and without a turn
             made = await transaction.all("insert_run", new_run(new))
-            verdicts[run_id] = _COMMITTED if made else _TAKEN
+            verdicts[run_id] = COMMITTED if made else TAKEN
         elif not await transaction.all("begin_run", {**new_run(new), "worker": new.worker, "begun": new.begun_at}):
-            verdicts[run_id] = _TAKEN
+            verdicts[run_id] = TAKEN
     return verdicts
 
 
-async def _lock(transaction: Transaction, commits: Sequence[TurnCommit]) -> dict[str, Row]:
-    outgoing = [one for commit in commits for one in commit.outgoing]
+async def _lock(transaction: Transaction, commits: Sequence[Full | Park]) -> dict[str, Row]:
+    turns = [commit for commit in commits if isinstance(commit, Full)]
+    outgoing = [one for commit in turns for one in commit.outgoing]
     return await lock(
         transaction,
         {commit.lease.run_id for commit in commits}
         | {one.run_id for one in outgoing}
-        | {target for commit in commits for target, _ in commit.followed},
+        | {target for commit in turns for target, _ in commit.followed},
         ending=[
-            *(task_id for commit in commits for task_id in commit.cancelled_tasks),
+            *(task_id for commit in turns for task_id in commit.cancelled_tasks),
             *(one.run_id for one in outgoing if one.mail.kind is MailKind.CANCEL),
-            *(commit.lease.run_id for commit in commits if commit.status in CLOSED),
+            *(commit.lease.run_id for commit in turns if commit.status in CLOSED),
         ],
     )
 
 
-async def _cancelled(transaction: Transaction, commits: Sequence[TurnCommit], runs: dict[str, Row]) -> set[str]:
+async def _cancelled(
+    transaction: Transaction, commits: Sequence[Full | Park], runs: Mapping[str, Row]
+) -> frozenset[str]:
     """Runs with an outcome and an acknowledged cancel above what they have seen."""
     ending = [
         commit
         for commit in commits
-        if (commit.status in CLOSED or commit.continued) and runs[commit.lease.run_id][3] > commit.seen
+        if isinstance(commit, Full)
+        and closes(commit)
+        and (run := runs.get(commit.lease.run_id)) is not None
+        and run[3] > commit.seen
     ]
     if not ending:
-        return set()
+        return frozenset()
     values = {"runs": [commit.lease.run_id for commit in ending], "seen": [commit.seen for commit in ending]}
-    return {run_id for (run_id,) in await transaction.all("cancels_above", values)}
+    return frozenset(run_id for (run_id,) in await transaction.all("cancels_above", values))
 
 
 # --- the runs' own rows
 
 
-async def _move(transaction: Transaction, commits: Sequence[TurnCommit], runs: Mapping[str, Row]) -> Cursor | None:
+async def _move(transaction: Transaction, commits: Sequence[Full], runs: Mapping[str, Row]) -> Cursor | None:
     """Puts the runs into the status their turns gave them; where to read what became of those that wait."""
-    for commit in commits:
-        if commit.status == "parked":
-            values = {"run": commit.lease.run_id, "reason": commit.reason, "parked_by": commit.parked_by}
-            await transaction.run("park_turn", {**values, "progress": any(commit.rows)})
     running = [commit for commit in commits if commit.status == "running"]
     noted = [commit for commit in running if _stays(commit, runs[commit.lease.run_id])]
     if noted:
@@ -279,13 +282,12 @@ async def _move(transaction: Transaction, commits: Sequence[TurnCommit], runs: M
     closed = [commit for commit in commits if commit.status in CLOSED]
     if closed:
         statuses = [commit.status for commit in closed]
-        reasons = [commit.reason for commit in closed]
-        await transaction.run("close_turns", {**_columns(closed), "statuses": statuses, "reasons": reasons})
+        await transaction.run("close_turns", {**_columns(closed), "statuses": statuses})
     suspended = [commit for commit in commits if commit.status == "suspended"]
     return await transaction.start("suspend_turns", _columns(suspended)) if suspended else None
 
 
-async def _kept(commits: Sequence[TurnCommit], suspended: Cursor | None) -> set[str]:
+async def _kept(commits: Sequence[Full], suspended: Cursor | None) -> set[str]:
     """The runs whose worker keeps the lease: those that go on, and those that wait but got mail meanwhile."""
     kept = {commit.lease.run_id for commit in commits if commit.status == "running"}
     if suspended is not None:
@@ -293,7 +295,7 @@ async def _kept(commits: Sequence[TurnCommit], suspended: Cursor | None) -> set[
     return kept
 
 
-async def _tell_watchers(transaction: Transaction, closed: Sequence[TurnCommit]) -> None:
+async def _tell_watchers(transaction: Transaction, closed: Sequence[Full]) -> None:
     """A run's parent is told by the turn itself; who else follows it only the store knows."""
     if not closed:
         return
@@ -313,17 +315,16 @@ async def _tell_watchers(transaction: Transaction, closed: Sequence[TurnCommit])
     await transaction.run("delete_watchers", {"ids": list(followed)})
 
 
-def _stays(commit: TurnCommit, run: Row) -> bool:
+def _stays(commit: Full, run: Row) -> bool:
     return run[2] == "running" and commit.definition is None and not commit.continued
 
 
-def _columns(commits: Sequence[TurnCommit]) -> dict[str, Any]:
+def _columns(commits: Sequence[Full]) -> dict[str, Any]:
     return {
         "runs": [commit.lease.run_id for commit in commits],
         "seen": [commit.seen for commit in commits],
         "alarms": [moment(commit.alarm) for commit in commits],
-        # A turn that wrote nothing only replayed: it does not make a run less stuck.
-        "progress": [any(commit.rows) for commit in commits],
+        "progress": [progress(commit.rows) for commit in commits],
         "continued": [int(commit.continued) for commit in commits],
         "definitions": [commit.definition for commit in commits],
     }

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Any, Final, assert_never, cast
 
 import cbor2
 
@@ -40,19 +40,26 @@ from tenuto.errors import (
 from tenuto.kernel.commands import EnqueueTask
 from tenuto.kernel.records import Mail, MailKind
 from tenuto.store.adoption import AdoptedRun, Adopts
+from tenuto.store.commits import Puts, begun_by
 from tenuto.store.endings import CLOSED_FIRST, parent_ended
 from tenuto.store.housekeeping import DueSchedule, Fired, Firing, ScheduleRecord
 from tenuto.store.port import (
     Claim,
     ClaimedTask,
+    Commit,
+    End,
+    Full,
     Listing,
     NewRun,
     Outgoing,
+    Own,
+    Park,
+    Rows,
     RunFilter,
     RunRecord,
+    Start,
     Store,
     TaskEnd,
-    TurnCommit,
     TurnResult,
     UnreadableRun,
 )
@@ -340,15 +347,29 @@ class SealedStore:
 
     # --- turns
 
-    def _sealed_commit(self, commit: TurnCommit) -> TurnCommit:
+    def _sealed_commit(self, commit: Commit) -> Commit:
+        match commit:
+            case Rows(lease=lease, puts=puts) | End(lease=lease, puts=puts):
+                return commit._replace(puts=self._sealed_puts(lease.run_id, puts))
+            case Start(new=new, puts=puts):
+                return commit._replace(new=self._sealed_run(new), puts=self._sealed_puts(new.id, puts))
+            case Own(lease=lease, rows=rows):
+                return commit._replace(rows=self._sealed_rows(lease.run_id, rows) if rows.puts else rows)
+            case Park(lease=lease, reason=reason, new=new):
+                sealed_reason = readable(self._seal(reason.encode(), "reason", lease.run_id))
+                return commit._replace(reason=sealed_reason, new=None if new is None else self._sealed_run(new))
+            case Full():
+                return self._sealed_full(commit)
+            case _:
+                assert_never(commit)
+
+    def _sealed_puts(self, run_id: str, puts: Puts) -> Puts:
+        return self._sealed_rows(run_id, EncodedBatch((), (), puts)).puts
+
+    def _sealed_full(self, commit: Full) -> Full:
         run_id = commit.lease.run_id
-        sealed_rows = self._sealed_rows(run_id, commit.rows) if commit.rows.puts else commit.rows
-        reason = commit.reason
-        if reason is not None:
-            reason = readable(self._seal(reason.encode(), "reason", run_id))
         return commit._replace(
-            rows=sealed_rows,
-            reason=reason,
+            rows=self._sealed_rows(run_id, commit.rows) if commit.rows.puts else commit.rows,
             new=None if commit.new is None else self._sealed_run(commit.new),
             runs=tuple(map(self._sealed_run, commit.runs)),
             tasks=tuple(map(self._sealed_task, commit.tasks)),
@@ -371,24 +392,25 @@ class SealedStore:
             if one.key is not None:
                 await self.keep_details(note_of(one.id), run_id or one.id, keyed(one.queue, one.key))
 
-    async def _note_keys_of(self, commit: TurnCommit) -> None:
-        if commit.tasks:
+    async def _note_keys_of(self, commit: Commit) -> None:
+        if isinstance(commit, Full):
             await self._note_keys(commit.tasks, commit.lease.run_id)
-        if commit.runs or commit.new is not None:
-            await self._note_keys(commit.runs if commit.new is None else (*commit.runs, commit.new))
+            await self._note_keys(commit.runs)
+        if (new := begun_by(commit)) is not None:
+            await self._note_keys((new,))
 
-    async def commit(self, commit: TurnCommit) -> list[Outgoing]:
+    async def commit(self, commit: Commit) -> list[Outgoing]:
         await self._note_keys_of(commit)
         undelivered = {outgoing.id for outgoing in await self._store.commit(self._sealed_commit(commit))}
-        return [outgoing for outgoing in commit.outgoing if outgoing.id in undelivered]
+        return [one for one in commit.outgoing if one.id in undelivered] if isinstance(commit, Full) else []
 
-    async def commit_group(self, commits: Sequence[TurnCommit]) -> list[TurnResult]:
+    async def commit_group(self, commits: Sequence[Commit]) -> list[TurnResult]:
         for commit in commits:
             await self._note_keys_of(commit)
         return await self._store.commit_group([self._sealed_commit(commit) for commit in commits])
 
-    async def reopen(self, back: TurnCommit) -> bool:
-        return await self._store.reopen(self._sealed_commit(back))
+    async def reopen(self, back: Full) -> bool:
+        return await self._store.reopen(self._sealed_full(back))
 
     # --- tasks
 

@@ -22,27 +22,29 @@ from tenuto.store.limits import ANSWER_KEPT_MS
 from tenuto.store.port import (
     Claim,
     ClaimedTask,
+    Commit,
+    Full,
     Lease,
     Listing,
     NewRun,
     OpenTask,
     Outgoing,
+    Rows,
     RunFilter,
     RunningStep,
     RunRecord,
     TaskEnd,
-    TurnCommit,
     TurnResult,
     WorkerRecord,
 )
 from tenuto.store.quarantine import Suspects
+from tenuto.store.rules import COMMITTED_KEPT
 from tenuto.store.run_rows import worker_of_columns
 from tenuto.store.schema import KNOWN_VERSION, migrate, require_schema, schema_version
 from tenuto.store.sqlite_housekeeping import SqliteHousekeeping
 from tenuto.store.sqlite_mail import listed
 from tenuto.store.sqlite_programs import SqlitePrograms
 from tenuto.store.sqlite_queues import SqliteQueueing
-from tenuto.store.sqlite_turns import COMMITTED_KEPT
 from tenuto.store.under_way import prefix_of, step_of
 from tenuto.store.writer import Reader, Writer
 
@@ -225,7 +227,7 @@ class SqliteStore(SqliteHousekeeping, SqlitePrograms, SqliteQueueing):
         """A wake-up for a run; nothing fires early."""
         await self._write(lambda connection: sqlite_runs.wake_open(connection, run_id))
 
-    async def reopen(self, back: TurnCommit) -> bool:
+    async def reopen(self, back: Full) -> bool:
         return await self._write(lambda connection: sqlite_turns.reopen(connection, back))
 
     async def open_tasks(self, run_id: str) -> list[OpenTask]:
@@ -345,16 +347,17 @@ class SqliteStore(SqliteHousekeeping, SqlitePrograms, SqliteQueueing):
         """The locations of a run's timers that are there: one deleted by hand is not (P4)."""
         return [location for (location,) in await self._ask("timers_of", {"run": run_id})]
 
-    async def commit(self, commit: TurnCommit) -> list[Outgoing]:
+    async def commit(self, commit: Commit) -> list[Outgoing]:
         (result,) = await self.commit_group((commit,))
         if result.verdict != "committed":
             raise LeaseLostError(f"run {commit.lease.run_id}, epoch {commit.lease.epoch}: {result.verdict}")
         return list(result.undelivered)
 
-    async def commit_group(self, commits: Sequence[TurnCommit]) -> list[TurnResult]:
-        row = sqlite_turns.as_one_row(commits[0]) if len(commits) == 1 else None
-        if row is not None and self._writer is not None and self._writer.at_once("commit_row", row):
-            return [COMMITTED_KEPT]
+    async def commit_group(self, commits: Sequence[Commit]) -> list[TurnResult]:
+        if len(commits) == 1 and isinstance(alone := commits[0], Rows) and self._writer is not None:
+            row = sqlite_turns.as_row(alone)
+            if row is not None and self._writer.at_once("commit_row", row):
+                return [COMMITTED_KEPT]
         return await self._write(
             lambda connection: sqlite_turns.commit_group(connection, commits), brief=len(commits) <= BRIEF_TURNS
         )

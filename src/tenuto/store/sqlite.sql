@@ -440,15 +440,14 @@ UPDATE executions
 
 -- turn_close: an outcome; the lease goes with it (V7).
 UPDATE executions
-   SET status = ?2, lease_owner = NULL, completed_at = ?6, inbox_seen = max(inbox_seen, ?3), alarm = NULL,
-       timer_count = 0, reclaims = 0, reason = ?4, pause_requested = 0, holds_slot = 0,
-       definition = coalesce(?5, definition)
+   SET status = ?2, lease_owner = NULL, completed_at = ?5, inbox_seen = max(inbox_seen, ?3), alarm = NULL,
+       timer_count = 0, reclaims = 0, reason = NULL, pause_requested = 0, holds_slot = 0,
+       definition = coalesce(?4, definition)
  WHERE id = ?1
 
 -- turn_park: the engine cannot go on with it; nothing else changes (P6).
 UPDATE executions
-   SET status = 'parked', lease_owner = NULL, reason = :reason, parked_by = :parked_by, holds_slot = 0,
-       reclaims = CASE WHEN :progress THEN 0 ELSE reclaims END
+   SET status = 'parked', lease_owner = NULL, reason = :reason, parked_by = :parked_by, holds_slot = 0
  WHERE id = :run
 
 -- stop_timers: timers that a turn withdrew.

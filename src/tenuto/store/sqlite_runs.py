@@ -13,7 +13,7 @@ from tenuto.kernel.records import Mail
 from tenuto.store.connection import Connection, Row
 from tenuto.store.endings import terminated_child
 from tenuto.store.listing import filter_values, list_values
-from tenuto.store.port import NEVER, Claim, Lease, Listing, NewRun, RunFilter, RunRecord, TurnCommit
+from tenuto.store.port import NEVER, Claim, Lease, Listing, NewRun, RunFilter, RunRecord
 from tenuto.store.run_rows import record_of_columns
 from tenuto.store.sqlite_mail import cancel_children, empty_closed, listed, send, tell_end, wake
 
@@ -89,7 +89,9 @@ def insert_run(connection: Connection, run: NewRun) -> bool:
     return connection.count("insert_run", values) > 0
 
 
-def insert_begun(connection: Connection, run: NewRun, first: TurnCommit, waits: bool) -> bool:
+def insert_begun(
+    connection: Connection, run: NewRun, definition: str, alarm: int | None, timers: int, waits: bool
+) -> bool:
     """Whether the row of a run that was begun with is there now, under its worker's lease unless it waits."""
     values = (
         run.id,
@@ -98,13 +100,13 @@ def insert_begun(connection: Connection, run: NewRun, first: TurnCommit, waits: 
         run.priority,
         connection.now,
         "suspended" if waits else "running",
-        first.definition or run.definition,
+        definition,
         run.key,
         run.partition,
         json.dumps(dict(run.attributes)) if run.attributes else None,
         None if waits else run.worker,
-        first.alarm,
-        len(first.timers) if waits and first.alarm is not None else 0,
+        alarm,
+        timers,
         connection.now if run.begun_at is None else run.begun_at,
     )
     return connection.count("begin_run", values) > 0

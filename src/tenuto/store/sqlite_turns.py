@@ -3,8 +3,8 @@
 Rules:
 
 1. A member is held against its run's row first; what is refused has written nothing (P5).
-2. A statement is executed only for what a turn has, and for all turns of a group that concern only their own run
-   together. The usual turn alone, one step's row of a run that goes on, is one statement.
+2. A statement is executed only for what a turn has, and for all `Rows`, `End` and unkeyed `Start` of a group together.
+   One row of a run that continues, alone, is one statement.
 3. The run's own row comes last, because what the turn did to others may have come back as mail to itself.
 """
 
@@ -12,41 +12,40 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import TypeAlias
 
 from tenuto.codec.rows import EncodedBatch
 from tenuto.errors import RunNotFoundError
+from tenuto.store.commits import full, puts_of
 from tenuto.store.connection import Connection
 from tenuto.store.endings import SINGLES, outcome_of, refused_child, result
-from tenuto.store.port import CLOSED, NewRun, Outgoing, TurnCommit, TurnResult, only_rows
+from tenuto.store.port import CLOSED, Commit, End, Full, NewRun, Outgoing, Park, Rows, Start, TurnResult
+from tenuto.store.rules import COMMITTED, COMMITTED_KEPT, STALE, TAKEN, closes, needs_alarm, progress, verdict
 from tenuto.store.sqlite_mail import deliver, empty_closed, listed, tell_watchers, wake
 from tenuto.store.sqlite_runs import create, get, insert_begun, insert_run, put_rows, rows
 from tenuto.store.sqlite_tasks import cancel_tasks, queue_task
 
-__all__ = ["COMMITTED_KEPT", "as_one_row", "commit_group"]
+__all__ = ["as_row", "commit_group"]
 
-_STALE = TurnResult("stale")
-_CANCEL_FIRST = TurnResult("cancel_first")
-_TAKEN = TurnResult("taken")
-_COMMITTED = TurnResult("committed")
-COMMITTED_KEPT = TurnResult("committed", True)
+Timed: TypeAlias = Start | Full  # what can start timers
 
 
-def commit_group(connection: Connection, commits: Sequence[TurnCommit]) -> list[TurnResult]:
-    """Each turn on its own merits."""
+def commit_group(connection: Connection, commits: Sequence[Commit]) -> list[TurnResult]:
+    """Commit each turn independently."""
     done = _commit_together(connection, commits) if len(commits) > 1 else {}
-    results = [done.get(commit.lease.run_id) or _commit(connection, commit) for commit in commits]
+    results = [done.get(commit.lease.run_id) or _commit(connection, full(commit)) for commit in commits]
     _leave_closed(
         connection,
         {
-            commit.lease.run_id: commit
+            commit.lease.run_id: (commit.status, EncodedBatch((), (), puts_of(commit)))
             for commit, result in zip(commits, results, strict=True)
-            if commit.status in CLOSED and result.verdict == "committed"
+            if not isinstance(commit, Rows | Park) and commit.status in CLOSED and result.verdict == "committed"
         },
     )
     return results
 
 
-def _leave_closed(connection: Connection, closed: Mapping[str, TurnCommit]) -> None:
+def _leave_closed(connection: Connection, closed: Mapping[str, tuple[str, EncodedBatch]]) -> None:
     """Takes from runs that have ended what they no longer need, and tells who follows them."""
     if not closed:
         return
@@ -56,82 +55,63 @@ def _leave_closed(connection: Connection, closed: Mapping[str, TurnCommit]) -> N
     empty_closed(connection, runs)
     # A run's parent is told by the turn itself; who else follows it only the store knows.
     for (run_id,) in connection.all("followed", {"ids": listed(runs)}):
-        commit = closed[run_id]
-        tell_watchers(connection, run_id, partial(outcome_of, run_id, commit.status, commit.rows))
+        tell_watchers(connection, run_id, partial(outcome_of, run_id, *closed[run_id]))
 
 
-def as_one_row(commit: TurnCommit) -> tuple[object, ...] | None:
-    """What `commit_row` takes for a turn of one row, as most steps are; None where it is more than that."""
-    puts = commit.rows.puts
-    if len(puts) != 1 or not only_rows(commit):
+def as_row(commit: Rows) -> tuple[object, ...] | None:
+    """Return what `commit_row` takes for a turn of one row, as most steps are; None where it has more."""
+    (run_id, epoch), puts, alarm, seen = commit
+    if len(puts) != 1:
         return None
-    (run_id, epoch), ((key, value),) = commit.lease, puts
-    return run_id, key, value, epoch, commit.seen, commit.alarm
+    ((key, value),) = puts
+    return run_id, key, value, epoch, seen, alarm
 
 
-def _commit_together(connection: Connection, commits: Sequence[TurnCommit]) -> dict[str, TurnResult]:
-    """Commits the turns that concern only their own run, all of them by a few statements; what became of each.
+def _commit_together(connection: Connection, commits: Sequence[Commit]) -> dict[str, TurnResult]:
+    """Commit the turns that only put rows of their run, which begins, continues or ends; what became of each.
 
-    They touch no other run, so it is no matter that they come before the rest of the group. Where a run is not as its
-    turn expects it, the longer way finds out why.
+    All of them by a few statements. They concern no other run, so it is no matter that they come before the rest of
+    the group. Where a run is not as its turn expects it, the full way finds out why.
     """
-    own = [commit for commit in commits if _concerns_itself(commit)]
-    if len(own) < 2 or len({commit.lease.run_id for commit in commits}) < len(commits):
+    known: dict[str, Rows | End] = {}
+    starts: list[Start] = []
+    for commit in commits:
+        match commit:
+            case Rows() | End():
+                known[commit.lease.run_id] = commit
+            case Start() if commit.new.key is None:  # a key may be that of a run which this very group ends
+                starts.append(commit)
+            case _:
+                pass
+    if len(known) + len(starts) < 2 or len({commit.lease.run_id for commit in commits}) < len(commits):
         return {}
-    done = _fitting(connection, {commit.lease.run_id: commit for commit in own if commit.new is None})
-    puts = [(commit.lease.run_id, key, value) for commit in done for key, value in commit.rows.puts]
-    results: dict[str, TurnResult] = {}
-    for commit in own:
-        if (new := commit.new) is None:
-            continue
-        if _insert(connection, commit, new):
-            done.append(commit)
-            puts.extend([(new.id, key, value) for key, value in _first_rows(commit, new)])
+    fitting = _fitting(connection, known)
+    puts = [(commit.lease.run_id, key, value) for commit in fitting for key, value in commit.puts]
+    results = {commit.lease.run_id: COMMITTED_KEPT if isinstance(commit, Rows) else COMMITTED for commit in fitting}
+    begun: list[Start] = []
+    for commit in starts:
+        if _insert(connection, commit.new, commit):
+            begun.append(commit)
+            puts.extend([(commit.new.id, key, value) for key, value in _first_rows(commit.new, commit.puts)])
+            results[commit.new.id] = COMMITTED_KEPT if commit.status == "running" else COMMITTED
         else:
-            results[new.id] = _TAKEN
+            results[commit.new.id] = TAKEN
     put_rows(connection, puts)
-    if timed := [commit for commit in done if commit.timers]:
+    if timed := [commit for commit in begun if commit.timers]:
         _start_timers(connection, timed)
-    if ended := [commit for commit in done if commit.status in CLOSED]:
+    if ended := [commit for commit in fitting if isinstance(commit, End)]:
         _close(connection, ended)
-    for commit in done:
-        results[commit.lease.run_id] = COMMITTED_KEPT if commit.status == "running" else _COMMITTED
     return results
 
 
-def _concerns_itself(commit: TurnCommit) -> bool:
-    """Whether a turn only puts rows of its own run, which begins, goes on as it is, or ends."""
-    new = commit.new
-    if new is None:
-        if commit.status not in CLOSED:
-            return only_rows(commit)
-    elif new.key is not None or new.delay_ms or commit.status == "parked" or _needs_alarm(commit, None):
-        return False  # a key may be that of a run which this very group ends
-    rows = commit.rows
-    return not (
-        rows.deletes
-        or rows.range_deletes
-        or commit.outgoing
-        or commit.followed
-        or commit.closed_hooks
-        or commit.mail_done
-        or commit.answers
-        or commit.tasks
-        or commit.cancelled_tasks
-        or commit.stopped_timers
-        or commit.runs
-        or commit.continued
-    )
-
-
-def _fitting(connection: Connection, known: Mapping[str, TurnCommit]) -> list[TurnCommit]:
+def _fitting(connection: Connection, known: Mapping[str, Rows | End]) -> list[Rows | End]:
     """The turns of these that find their run as they expect it, so that its own row changes only where it ends."""
-    fitting: list[TurnCommit] = []
+    fitting: list[Rows | End] = []
     if not known:
         return fitting
     for run_id, epoch, inbox_seq, inbox_seen, alarm in connection.all("running_turns", (listed(known),)):
         commit = known[run_id]
-        if commit.status == "running":
+        if isinstance(commit, Rows):
             as_expected = inbox_seen >= commit.seen and alarm == commit.alarm
         else:
             as_expected = inbox_seq <= commit.seen  # no mail that could be a cancel
@@ -140,62 +120,83 @@ def _fitting(connection: Connection, known: Mapping[str, TurnCommit]) -> list[Tu
     return fitting
 
 
-def _commit(connection: Connection, commit: TurnCommit) -> TurnResult:
+def _commit(connection: Connection, commit: Full | Park) -> TurnResult:
     if commit.new is not None:
         return _begin(connection, commit, commit.new)
     run_id, epoch = commit.lease.run_id, commit.lease.epoch
     found = connection.one("turn_run", (run_id,))
-    if found is None or found[0] != epoch or found[1] in CLOSED:
-        return _STALE  # V7: an outcome is not changed by a turn, whoever had the lease
-    _, status, inbox_seq, inbox_seen, reclaims, alarm, _ = found
-    closes = commit.status in CLOSED
-    if (
-        (closes or commit.continued)
-        and inbox_seq > commit.seen
+    ends = isinstance(commit, Full) and closes(commit)
+    cancelled = (
+        ends
+        and found is not None
+        and found[2] > commit.seen
         and connection.one("cancel_above", {"run": run_id, "seen": commit.seen}) is not None
-    ):
-        return _CANCEL_FIRST  # V7: an acknowledged cancel goes before any outcome
+    )
+    refused = verdict(None if found is None else (found[0], found[1]), epoch, ends, cancelled)
+    if refused is not None or found is None:
+        return refused or STALE
+    if isinstance(commit, Park):
+        return _park(connection, commit)
+    _, status, _, inbox_seen, reclaims, alarm, _ = found
     _write_rows(connection, run_id, commit.rows)
     undelivered = _write_effects(connection, commit, alarm)
     if commit.status == "running" == status and commit.definition is None and not commit.continued:
         seen = max(inbox_seen, commit.seen)
-        progress = 0 if _has_progress(commit) else reclaims
-        if (seen, commit.alarm, progress) != (inbox_seen, alarm, reclaims):
-            connection.run("turn_note", (run_id, seen, commit.alarm, progress))
+        strikes = 0 if progress(commit.rows) else reclaims
+        if (seen, commit.alarm, strikes) != (inbox_seen, alarm, reclaims):
+            connection.run("turn_note", (run_id, seen, commit.alarm, strikes))
         return TurnResult("committed", True, undelivered) if undelivered else COMMITTED_KEPT
     return TurnResult("committed", _move(connection, commit), undelivered)
 
 
-def _begin(connection: Connection, commit: TurnCommit, new: NewRun) -> TurnResult:
+def _begin(connection: Connection, commit: Full | Park, new: NewRun) -> TurnResult:
     """Stores a new run, and its first turn with it where its worker has taken one."""
     if new.worker is None:
-        return _COMMITTED if create(connection, new) else _TAKEN
-    if not _insert(connection, commit, new):
-        return _TAKEN
-    _write_rows(connection, new.id, commit.rows._replace(puts=_first_rows(commit, new)))
+        return COMMITTED if create(connection, new) else TAKEN
+    first = None if isinstance(commit, Park) else commit
+    if not _insert(connection, new, first):
+        return TAKEN
+    if isinstance(commit, Park):
+        _write_rows(connection, new.id, EncodedBatch((), (), new.rows))
+        return _park(connection, commit)
+    _write_rows(connection, new.id, commit.rows._replace(puts=_first_rows(new, commit.rows.puts)))
     undelivered = _write_effects(connection, commit, None)
     if _waits(commit):
-        return _COMMITTED
+        return COMMITTED
     if commit.status == "running" and not commit.continued:
         return TurnResult("committed", True, undelivered) if undelivered else COMMITTED_KEPT
     return TurnResult("committed", _move(connection, commit), undelivered)
 
 
-def _insert(connection: Connection, commit: TurnCommit, new: NewRun) -> bool:
+def _insert(connection: Connection, new: NewRun, first: Start | Full | None) -> bool:
     """Whether a new run is there now, as its first turn leaves it, where it has one; without its rows."""
-    return insert_run(connection, new) if new.worker is None else insert_begun(connection, new, commit, _waits(commit))
+    if new.worker is None:
+        return insert_run(connection, new)
+    if first is None:
+        return insert_begun(connection, new, new.definition, None, 0, False)
+    waits = _waits(first)
+    timers = len(first.timers) if waits and first.alarm is not None else 0
+    return insert_begun(connection, new, first.definition or new.definition, first.alarm, timers, waits)
 
 
-def _waits(first: TurnCommit) -> bool:
+def _waits(first: Start | Full) -> bool:
     """Whether a new run waits after its first turn, for certain: nothing the turn did can come back to it as mail."""
-    return first.status == "suspended" and not (first.tasks or first.runs or first.outgoing or first.followed)
+    if first.status != "suspended" or isinstance(first, Start):
+        return first.status == "suspended"
+    return not (first.tasks or first.runs or first.outgoing or first.followed)
 
 
-def _first_rows(commit: TurnCommit, new: NewRun) -> tuple[tuple[bytes, bytes], ...]:
-    return tuple(dict((*new.rows, *commit.rows.puts)).items())
+def _first_rows(new: NewRun, puts: tuple[tuple[bytes, bytes], ...]) -> tuple[tuple[bytes, bytes], ...]:
+    return tuple(dict((*new.rows, *puts)).items())
 
 
-def reopen(connection: Connection, back: TurnCommit) -> bool:
+def _park(connection: Connection, commit: Park) -> TurnResult:
+    values = {"run": commit.lease.run_id, "reason": commit.reason, "parked_by": commit.capability}
+    connection.run("turn_park", values)
+    return COMMITTED
+
+
+def reopen(connection: Connection, back: Full) -> bool:
     """A run that goes back: what was decided after the target is undone in the commit that opens it again."""
     run_id, epoch = back.lease
     if connection.one("reopen_run", {"run": run_id, "epoch": epoch}) is None:
@@ -208,11 +209,6 @@ def reopen(connection: Connection, back: TurnCommit) -> bool:
     return True
 
 
-def _has_progress(commit: TurnCommit) -> bool:
-    """Whether the turn wrote anything: one that only replayed does not make a run less stuck."""
-    return any(commit.rows)
-
-
 def _write_rows(connection: Connection, run_id: str, rows: EncodedBatch) -> None:
     if rows.range_deletes:
         connection.many("delete_range", [(run_id, start, end) for start, end in rows.range_deletes])
@@ -222,7 +218,7 @@ def _write_rows(connection: Connection, run_id: str, rows: EncodedBatch) -> None
         put_rows(connection, [(run_id, key, value) for key, value in rows.puts])
 
 
-def _write_effects(connection: Connection, commit: TurnCommit, alarm: int | None) -> tuple[Outgoing, ...]:
+def _write_effects(connection: Connection, commit: Full, alarm: int | None) -> tuple[Outgoing, ...]:
     """Everything but rows and status; what could not be delivered."""
     run_id = commit.lease.run_id
     for update_id, answer in commit.answers:
@@ -235,7 +231,7 @@ def _write_effects(connection: Connection, commit: TurnCommit, alarm: int | None
         connection.many("stop_timers", [(_timer_id(run_id, location),) for location in commit.stopped_timers])
     if commit.timers:
         _start_timers(connection, (commit,))
-    if _needs_alarm(commit, alarm):
+    if needs_alarm(commit.alarm, alarm, commit.status, commit.timers):
         connection.run("start_alarm", {"run": run_id, "alarm": commit.alarm})
     for task in commit.tasks:
         queue_task(connection, task, run_id)
@@ -252,7 +248,7 @@ def _write_effects(connection: Connection, commit: TurnCommit, alarm: int | None
     return tuple(outgoing for outgoing in commit.outgoing if not deliver(connection, outgoing))
 
 
-def _start_timers(connection: Connection, commits: Sequence[TurnCommit]) -> None:
+def _start_timers(connection: Connection, commits: Sequence[Timed]) -> None:
     connection.many(
         "start_timers",
         [
@@ -261,16 +257,6 @@ def _start_timers(connection: Connection, commits: Sequence[TurnCommit]) -> None
             for run_id in (commit.lease.run_id,)
             for location, deadline, sort in commit.timers
         ],
-    )
-
-
-def _needs_alarm(commit: TurnCommit, alarm: int | None) -> bool:
-    """Whether the run's earliest deadline is new, and none of the timers this turn starts wakes it by then."""
-    return (
-        commit.alarm is not None
-        and commit.alarm != alarm
-        and commit.status in ("running", "suspended")
-        and not any(timer.deadline <= commit.alarm for timer in commit.timers)
     )
 
 
@@ -306,13 +292,9 @@ def _start_child(connection: Connection, run_id: str, run: NewRun) -> None:
     deliver(connection, Outgoing(run_id, mail, f"refused:{run.parent[1]}"))
 
 
-def _move(connection: Connection, commit: TurnCommit) -> bool:
+def _move(connection: Connection, commit: Full) -> bool:
     """Puts the run into the status the turn gave it; whether the worker keeps the lease."""
     run_id = commit.lease.run_id
-    if commit.status == "parked":
-        parked = {"run": run_id, "reason": commit.reason, "parked_by": commit.parked_by}
-        connection.run("turn_park", {**parked, "progress": _has_progress(commit)})
-        return False
     if commit.status in CLOSED:
         _close(connection, (commit,))
         return False
@@ -320,7 +302,7 @@ def _move(connection: Connection, commit: TurnCommit) -> bool:
         "run": run_id,
         "seen": commit.seen,
         "alarm": commit.alarm,
-        "progress": _has_progress(commit),
+        "progress": progress(commit.rows),
         "continued": int(commit.continued),
         "definition": commit.definition,
     }
@@ -330,11 +312,8 @@ def _move(connection: Connection, commit: TurnCommit) -> bool:
     return connection.one("turn_suspend", {**values, "timed": commit.alarm is not None}) == ("running",)
 
 
-def _close(connection: Connection, commits: Sequence[TurnCommit]) -> None:
+def _close(connection: Connection, commits: Sequence[End | Full]) -> None:
     connection.many(
         "turn_close",
-        [
-            (commit.lease.run_id, commit.status, commit.seen, commit.reason, commit.definition, connection.now)
-            for commit in commits
-        ],
+        [(commit.lease.run_id, commit.status, commit.seen, commit.definition, connection.now) for commit in commits],
     )

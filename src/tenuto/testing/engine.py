@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar, TypeVarTuple, cast, overload
 from tenuto.codec.rows import EncodedBatch, decode_rows, is_first_input
 from tenuto.codec.values import dump, load
 from tenuto.errors import RunIdConflictError, TwfError
+from tenuto.host.classify import classify
 from tenuto.host.effects import Effects, ending_mail, first_rows, gather
 from tenuto.host.programs import Programs, child_definition, pinned
 from tenuto.host.runner import perform
@@ -42,9 +43,10 @@ from tenuto.model.marking import startable
 from tenuto.model.options import module_function
 from tenuto.model.registry import default
 from tenuto.model.steps import Attempt, StepCall
+from tenuto.store.commits import full
 from tenuto.store.endings import SINGLES
 from tenuto.store.memory import MemoryStore
-from tenuto.store.port import CLOSED, NewRun, Outgoing, RunRecord, TurnCommit
+from tenuto.store.port import CLOSED, Full, NewRun, Outgoing, Park, RunRecord
 from tenuto.testing.live import Job, JobKey, Live
 from tenuto.testing.runs import Run
 from tenuto.twf.run import TwfWorkflow
@@ -370,7 +372,7 @@ class Engine:
 
     async def _park(self, record: RunRecord, live: Live, error: Exception) -> None:
         code = f"{error.code}: " if isinstance(error, TwfError) else ""
-        await self.store.commit(TurnCommit(live.lease, "parked", alarm=record.alarm, reason=f"{code}{error}"))
+        await self.store.commit(Park(lease=live.lease, reason=f"{code}{error}"))
         self._live.pop(record.id).run.close()
 
     async def _commit(self, record: RunRecord, live: Live, turn: Turn) -> None:
@@ -389,7 +391,9 @@ class Engine:
             rows = EncodedBatch(rows.range_deletes, rows.deletes, (*rows.puts, *fresh))
         elif turn.outcome is not None:
             effects.outgoing.extend(self._endings(record, turn))
-        undelivered = await self.store.commit(effects.commit_of(turn, live.lease, status, rows, live.seen_mail))
+        commit = full(classify(turn, live.lease, rows, seen=live.seen_mail, effects=effects))
+        assert isinstance(commit, Full)  # noqa: S101  # a turn never parks
+        undelivered = await self.store.commit(commit._replace(status=status))
         self._after_commit(record, live, turn, effects, undelivered)
 
     def _after_commit(

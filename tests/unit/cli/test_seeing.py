@@ -16,7 +16,7 @@ from click.testing import Result
 from tenuto import Tenuto, step, workflow
 from tenuto.codec.values import dump
 from tenuto.errors import RunFailedError, StepFailedError, StuckError
-from tenuto.store.port import NewRun, TurnCommit
+from tenuto.store.port import NewRun, Park
 from tenuto.store.urls import open_store
 
 INPUT_KEY = b"\x15\x04\x15\x05"
@@ -144,7 +144,7 @@ def crowd(tmp_path_factory: pytest.TempPathFactory) -> str:
         for number in range(20):
             lease = await store.claim(f"noise-{number}")
             reason = str(StuckError("3 workers were lost")) if number < 12 else "HistoryDivergedError TN104: x"
-            await store.commit(TurnCommit(lease, "parked", reason=reason))
+            await store.commit(Park(lease, reason=reason))
         await store.close()
 
     asyncio.run(fill())

@@ -9,12 +9,13 @@ import pytest
 
 from tenuto.codec.values import dump
 from tenuto.errors import StoreUnavailableError
+from tenuto.host.classify import narrowed
 from tenuto.host.definitions import Definitions
 from tenuto.host.housekeeping import BACKGROUND, DELETED_AT_ONCE, FIRED_AT_ONCE, Housekeeper
 from tenuto.host.schedules import ON_TIME_MS, ScheduleOptions, check_schedule
 from tenuto.model.registry import default
 from tenuto.store.memory import MemoryStore
-from tenuto.store.port import NewRun, TurnCommit
+from tenuto.store.port import Full, NewRun
 
 START = 1_700_000_000_000
 HOUR = 3_600_000
@@ -177,7 +178,7 @@ async def test_what_is_old_is_deleted_a_part_at_a_time_until_nothing_is_left(sto
     for n in range(DELETED_AT_ONCE + 1):
         await store.create(NewRun(f"r{n}", "wf", ()))
     for claim in await store.claim_runs("w", ["wf"], DELETED_AT_ONCE + 1):
-        await store.commit_group([TurnCommit(claim.lease, "completed")])
+        await store.commit_group([narrowed(Full(claim.lease, "completed"))])
     clock.ms += HOUR
     assert await housekeeper(store).delete_expired(HOUR) == DELETED_AT_ONCE + 1
     assert await store.runs() == []

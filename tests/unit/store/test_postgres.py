@@ -23,10 +23,11 @@ import psycopg
 from tenuto.codec.rows import EncodedBatch, mail_key
 from tenuto.codec.values import dump
 from tenuto.errors import CommitUnknownError, ConfigError, InvalidNameError, StoreTooNewError, StoreUnavailableError
+from tenuto.host.classify import narrowed
 from tenuto.kernel.commands import EnqueueTask
 from tenuto.kernel.records import Mail, MailKind
 from tenuto.store import postgres_connection, postgres_listener, postgres_mail
-from tenuto.store.port import Claim, NewRun, NewTimer, Outgoing, RunRecord, TaskEnd, TurnCommit
+from tenuto.store.port import Claim, Commit, Full, NewRun, NewTimer, Outgoing, RunRecord, TaskEnd
 from tenuto.store.postgres import PostgresStore
 from tenuto.store.postgres_connection import Database, Transaction
 from tenuto.store.urls import store_of
@@ -87,7 +88,7 @@ async def running(store: PostgresStore, run_id: str = "r") -> Claim:
 
 async def suspended(store: PostgresStore, run_id: str = "r", **options: Any) -> Claim:
     claim = await running(store, run_id)
-    await store.commit(TurnCommit(claim.lease, "suspended", **options))
+    await store.commit(narrowed(Full(claim.lease, "suspended", **options)))
     return claim
 
 
@@ -173,7 +174,7 @@ async def test_a_commit_that_waits_for_a_claim_finds_its_epoch_gone(
     claim = await running(store)
     async with raw.transaction():
         await raw.execute("UPDATE executions SET epoch = epoch + 1 WHERE id = 'r'")
-        commit = TurnCommit(claim.lease, "running", rows((b"k", b"late")), **effect)
+        commit = narrowed(Full(claim.lease, "running", rows((b"k", b"late")), **effect))
         late = asyncio.create_task(store.commit_group([commit]))
         await until(raw, BLOCKED)
     (result,) = await late
@@ -186,7 +187,7 @@ async def test_turns_that_go_on_and_turns_that_end_are_one_transaction(
     claims = [await running(store, run_id) for run_id in ("on", "end", "fail")]
     statuses = ("running", "completed", "failed")
     group = [
-        TurnCommit(claim.lease, status, rows((b"k", status.encode())))
+        narrowed(Full(claim.lease, status, rows((b"k", status.encode()))))
         for claim, status in zip(claims, statuses, strict=True)
     ]
     before = await value(raw, "SELECT pg_current_xact_id()::text::bigint")
@@ -213,7 +214,7 @@ async def test_a_turn_that_comes_too_late_takes_none_of_its_group_with_it(store:
     await store.claim(behind)  # somebody else has it
     statuses = {"on": "running", "end": "completed", "good": "running", "ended": "completed"}
     done = await store.commit_group(
-        [TurnCommit(leases[run_id], status, rows((b"k", b"v"))) for run_id, status in statuses.items()]
+        [narrowed(Full(leases[run_id], status, rows((b"k", b"v")))) for run_id, status in statuses.items()]
     )
     verdicts = dict(zip(statuses, (one.verdict for one in done), strict=True))
     assert verdicts == {run_id: "stale" if run_id == behind else "committed" for run_id in statuses}
@@ -247,11 +248,13 @@ async def test_runs_that_signal_each_other_are_committed_without_a_deadlock(
     for n in range(40):
         turns = [
             [
-                TurnCommit(
-                    claims[sender].lease,
-                    "running",
-                    rows((b"turn", b"%d" % n)),
-                    outgoing=(Outgoing(receiver, signal(), f"{sender}{n}"),),
+                narrowed(
+                    Full(
+                        claims[sender].lease,
+                        "running",
+                        rows((b"turn", b"%d" % n)),
+                        outgoing=(Outgoing(receiver, signal(), f"{sender}{n}"),),
+                    )
                 )
             ]
             for sender, receiver in (("a", "b"), ("b", "a"))
@@ -273,7 +276,7 @@ async def test_a_transaction_in_a_deadlock_is_repeated_as_a_whole(
     await raw.execute("SET deadlock_timeout = '1h'")  # so that the other one is chosen
     async with raw.transaction():
         await raw.execute("SELECT 1 FROM executions WHERE id = 'b' FOR UPDATE")
-        commit = TurnCommit(claim.lease, "running", rows((b"k", b"v")), outgoing=(Outgoing("b", signal(), "s"),))
+        commit = narrowed(Full(claim.lease, "running", rows((b"k", b"v")), outgoing=(Outgoing("b", signal(), "s"),)))
         committing = asyncio.create_task(impatient.commit_group([commit]))
         await until(raw, BLOCKED)
         await raw.execute("SELECT 1 FROM executions WHERE id = 'a' FOR UPDATE")  # against the order
@@ -317,7 +320,7 @@ async def test_a_run_claimed_after_its_timer_fired_is_not_told_an_earlier_time(s
         while not (claims := await store.claim_runs("w", ["wf"], 1)):
             await store.fire_timers(10)
         assert await store.now() >= deadline
-        await store.commit(TurnCommit(claims[0].lease, "completed"))
+        await store.commit(narrowed(Full(claims[0].lease, "completed")))
 
 
 async def test_what_the_server_computes_is_what_the_codec_would(raw: psycopg.AsyncConnection[Any]) -> None:
@@ -352,7 +355,7 @@ async def test_a_commit_that_was_cut_off_and_lost_is_unknown_and_can_be_repeated
     claim = await running(store)
     await raw.execute(BLOCK_COMMITS)
     await raw.execute("SELECT pg_advisory_lock(4711)")
-    commit = TurnCommit(claim.lease, "running", rows((b"k", b"v")), **effect)
+    commit = narrowed(Full(claim.lease, "running", rows((b"k", b"v")), **effect))
     committing = asyncio.create_task(store.commit_group([commit]))
     pid = await until(raw, IN_COMMIT, ("Lock",))
     await raw.execute("SELECT pg_terminate_backend(%s)", (pid,))
@@ -376,7 +379,7 @@ async def test_a_commit_that_was_cut_off_and_applied_is_unknown_and_found(
         waiting, written = None, 0
         while waiting is None:  # the server takes a moment to notice its setting
             written += 1
-            commit = TurnCommit(claim.lease, "running", rows((b"k", b"%d" % written)), **effect)
+            commit = narrowed(Full(claim.lease, "running", rows((b"k", b"%d" % written)), **effect))
             committing = asyncio.create_task(store.commit_group([commit]))
             while not committing.done() and waiting is None:
                 waiting = await value(raw, IN_COMMIT.replace("wait_event_type", "wait_event"), ("SyncRep",))
@@ -422,7 +425,7 @@ async def test_a_connection_cut_before_commit_costs_only_a_repetition(
     claim = await running(store)
     async with raw.transaction():
         await raw.execute("SELECT 1 FROM executions WHERE id = 'r' FOR UPDATE")
-        commit = TurnCommit(claim.lease, "suspended", closed_hooks=("x",))  # more than one statement
+        commit = narrowed(Full(claim.lease, "suspended", closed_hooks=("x",)))  # more than one statement
         committing = asyncio.create_task(store.commit_group([commit]))
         pid = await until(raw, BLOCKED)
         await raw.execute("SELECT pg_terminate_backend(%s, 5000)", (pid,))
@@ -440,7 +443,7 @@ async def test_a_cancelled_call_gives_its_connection_back_with_nothing_done(
     for status in ("suspended", "running"):
         async with raw.transaction():
             await raw.execute("SELECT 1 FROM executions WHERE id = 'r' FOR UPDATE")
-            commit = TurnCommit(claim.lease, status, rows((b"k", b"v")))
+            commit = narrowed(Full(claim.lease, status, rows((b"k", b"v"))))
             committing = asyncio.create_task(store.commit_group([commit]))
             await until(raw, BLOCKED)
             committing.cancel()
@@ -455,8 +458,8 @@ async def test_a_name_that_postgres_cannot_hold_is_refused_with_its_reason(store
         await store.create(NewRun("a\0b", "wf", ()))
     claim = await running(store)
     with pytest.raises(InvalidNameError):
-        await store.commit(TurnCommit(claim.lease, "suspended", timers=(NewTimer("a\0b", 1, "delay"),)))
-    await store.commit(TurnCommit(claim.lease, "suspended"))
+        await store.commit(narrowed(Full(claim.lease, "suspended", timers=(NewTimer("a\0b", 1, "delay"),))))
+    await store.commit(narrowed(Full(claim.lease, "suspended")))
 
 
 async def test_a_question_that_cannot_be_asked_spoils_none_that_is_asked_with_it(store: PostgresStore) -> None:
@@ -601,12 +604,12 @@ async def test_a_transaction_notifies_once_and_only_if_there_is_something_to_do(
             count += 1
         return count
 
-    await store.commit(TurnCommit(claim.lease, "running", rows((b"k", b"v"))))
+    await store.commit(narrowed(Full(claim.lease, "running", rows((b"k", b"v")))))
     await store.fire_timers(10)
     await store.claim_runs("w", ["wf"], 5)
     assert await heard() == 0
     outgoing = tuple(Outgoing(run_id, signal(), run_id) for run_id in ("a", "b"))
-    await store.commit(TurnCommit(claim.lease, "completed", rows((b"k", b"v")), outgoing=outgoing))
+    await store.commit(narrowed(Full(claim.lease, "completed", rows((b"k", b"v")), outgoing=outgoing)))
     assert await heard() == 1
 
 
@@ -666,26 +669,28 @@ class Crowd:
 
     async def _begin(self, store: PostgresStore, worker: str, claims: list[Claim]) -> None:
         now = await store.now()
-        turns: list[TurnCommit] = []
+        turns: list[Commit] = []
         for claim in claims:
             run_id = claim.record.id
             self.alarms[run_id] = now + 20
             neighbour = f"run{(int(run_id[3:]) + 1) % self.RUNS:02}"
             turns.append(
-                TurnCommit(
-                    claim.lease,
-                    "suspended",
-                    rows((b"begun", b"")),
-                    alarm=now + 20,
-                    timers=(NewTimer("nap", now + 20, "delay"),),
-                    tasks=tuple(task(f"{run_id}-{n}") for n in range(self.TASKS)),
-                    outgoing=(Outgoing(neighbour, signal(), f"from {run_id}"),),
+                narrowed(
+                    Full(
+                        claim.lease,
+                        "suspended",
+                        rows((b"begun", b"")),
+                        alarm=now + 20,
+                        timers=(NewTimer("nap", now + 20, "delay"),),
+                        tasks=tuple(task(f"{run_id}-{n}") for n in range(self.TASKS)),
+                        outgoing=(Outgoing(neighbour, signal(), f"from {run_id}"),),
+                    )
                 )
             )
         await self._left_running(store, worker, claims, turns)
 
     async def _advance(self, store: PostgresStore, worker: str, claims: list[Claim]) -> None:
-        turns: list[TurnCommit] = []
+        turns: list[Commit] = []
         for claim in claims:
             run_id = claim.record.id
             mail = await store.mail(run_id, 0)
@@ -697,22 +702,22 @@ class Crowd:
             ends = len(self.got[run_id]) == self.expected and alarm is None
             signals = tuple(mail_key(number) for number, one in mail if one.kind is MailKind.SIGNAL)
             turns.append(
-                TurnCommit(
-                    claim.lease,
-                    "completed" if ends else "suspended",
-                    EncodedBatch((), signals, ((b"seen", b""),)),
-                    alarm=alarm,
-                    seen=max(self.got[run_id], default=0),
-                    mail_done=tuple(number for number, one in mail if one.kind is not MailKind.SIGNAL),
+                narrowed(
+                    Full(
+                        claim.lease,
+                        "completed" if ends else "suspended",
+                        EncodedBatch((), signals, ((b"seen", b""),)),
+                        alarm=alarm,
+                        seen=max(self.got[run_id], default=0),
+                        mail_done=tuple(number for number, one in mail if one.kind is not MailKind.SIGNAL),
+                    )
                 )
             )
             if ends:
                 self.open.discard(run_id)
         await self._left_running(store, worker, claims, turns)
 
-    async def _left_running(
-        self, store: PostgresStore, worker: str, claims: list[Claim], turns: list[TurnCommit]
-    ) -> None:
+    async def _left_running(self, store: PostgresStore, worker: str, claims: list[Claim], turns: list[Commit]) -> None:
         if not turns:
             return
         results = await store.commit_group(turns)

@@ -19,12 +19,13 @@ import pytest
 from tenuto.codec.rows import EncodedBatch
 from tenuto.codec.values import load
 from tenuto.errors import CommitUnknownError, StoreRefusedError, StoreTooNewError, StoreUnavailableError
+from tenuto.host.classify import narrowed
 from tenuto.kernel.commands import EnqueueTask
 from tenuto.kernel.records import Mail, MailKind
 from tenuto.store import connection as connection_module
 from tenuto.store import writer as writer_module
 from tenuto.store.connection import STATEMENTS, Connection, refuse_network_file
-from tenuto.store.port import Lease, NewRun, NewTimer, Outgoing, TaskEnd, TurnCommit
+from tenuto.store.port import Commit, Full, Lease, NewRun, NewTimer, Outgoing, TaskEnd
 from tenuto.store.queues import QueueLimits
 from tenuto.store.sqlite import SqliteStore
 
@@ -350,7 +351,7 @@ async def test_the_log_does_not_grow_without_end(path: Path, monkeypatch: pytest
     lease = await store.claim("r")
     for number in range(60):
         rows = EncodedBatch((), (), tuple((b"k%d-%d" % (number, n), b"x" * 3_000) for n in range(100)))
-        await store.commit(TurnCommit(lease, "running", rows))
+        await store.commit(narrowed(Full(lease, "running", rows)))
     assert log.stat().st_size < 3 * 1_000 * 4_096  # of about 6,000 pages written
     await store.close()
 
@@ -378,8 +379,8 @@ async def prepared(store: SqliteStore) -> Any:
     await store.create(NewRun("r", "wf", ((b"k", b"v"),), parent=("parent", "op")))
     leases = {claim.record.id: claim.lease for claim in await store.claim_runs("w", ["wf"], 10)}
     timers = (NewTimer("due", 999_999, "delay"), NewTimer("due too", 999_998, "delay"))
-    await store.commit(TurnCommit(leases["r"], "running", tasks=(TASK, TASK._replace(id="late", delay_ms=9))))
-    await store.commit(TurnCommit(leases["other"], "suspended", timers=timers, alarm=999_998))
+    await store.commit(narrowed(Full(leases["r"], "running", tasks=(TASK, TASK._replace(id="late", delay_ms=9)))))
+    await store.commit(narrowed(Full(leases["other"], "suspended", timers=timers, alarm=999_998)))
     await store.send("r", Mail(MailKind.UPDATE, "add", "u", b"", None, 0, 0))
     (task,) = await store.claim_tasks("w", ["step"], None, 1)
     return leases["r"], task
@@ -390,20 +391,22 @@ async def everything(store: SqliteStore, lease: Any, status: str) -> None:
     signal = Mail(MailKind.SIGNAL, "go", None, b"", None, 0, 0)
     await store.commit_group(
         [
-            TurnCommit(
-                lease,
-                status,
-                EncodedBatch(((b"a", b"b"),), (b"k",), ((b"n", b"v"), (b"m", b"v"))),
-                alarm=2_000_000,
-                runs=(NewRun("child", "wf", ((b"k", b"v"),), ("r", "c")), NewRun("other", "wf", (), ("r", "d"))),
-                tasks=(TASK._replace(id="t2"),),
-                cancelled_tasks=("late",),
-                outgoing=(Outgoing("other", signal, "s"), Outgoing("nobody", signal, "s")),
-                answers=(("u", b"no"),),
-                seen=1,
-                mail_done=(1,),
-                timers=(NewTimer("x", 2_000_000, "delay"),),
-                stopped_timers=("y",),
+            narrowed(
+                Full(
+                    lease,
+                    status,
+                    EncodedBatch(((b"a", b"b"),), (b"k",), ((b"n", b"v"), (b"m", b"v"))),
+                    alarm=2_000_000,
+                    runs=(NewRun("child", "wf", ((b"k", b"v"),), ("r", "c")), NewRun("other", "wf", (), ("r", "d"))),
+                    tasks=(TASK._replace(id="t2"),),
+                    cancelled_tasks=("late",),
+                    outgoing=(Outgoing("other", signal, "s"), Outgoing("nobody", signal, "s")),
+                    answers=(("u", b"no"),),
+                    seen=1,
+                    mail_done=(1,),
+                    timers=(NewTimer("x", 2_000_000, "delay"),),
+                    stopped_timers=("y",),
+                )
             )
         ]
     )
@@ -463,7 +466,7 @@ async def test_a_crash_at_any_statement_leaves_all_or_nothing(
 async def test_a_child_is_told_with_the_rows_it_was_ended_with(store: SqliteStore, path: Path) -> None:
     """R001, as the file shows it: one pending resume in queue system, priority 10, its run as argument."""
     lease, task = await prepared(store)
-    await store.commit(TurnCommit(lease, "suspended", seen=1))
+    await store.commit(narrowed(Full(lease, "suspended", seen=1)))
     await store.end_task(TaskEnd("t", task.epoch, b"out", None, 1))
     with database(path) as db:
         found = db.execute(
@@ -491,7 +494,7 @@ async def test_a_timer_row_deleted_by_hand_wakes_its_run_at_the_next_sweep(store
     await store.create(NewRun("r", "wf", ()))
     (claim,) = await store.claim_runs("w", ["wf"], 1)
     timers = (NewTimer("nap", 2_000_000, "delay"),)
-    await store.commit(TurnCommit(claim.lease, "suspended", timers=timers, alarm=2_000_000))
+    await store.commit(narrowed(Full(claim.lease, "suspended", timers=timers, alarm=2_000_000)))
     await store.sweep(5, 10)
     assert await store.claim_runs("w", ["wf"], 1) == []
     with database(path) as db:
@@ -502,17 +505,19 @@ async def test_a_timer_row_deleted_by_hand_wakes_its_run_at_the_next_sweep(store
 
 async def test_the_usual_turn_is_one_statement(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     lease = await store.claim((await _started(store)).id)
-    await store.commit(TurnCommit(lease, "running"))
+    await store.commit(narrowed(Full(lease, "running")))
     statements: list[str] = []
     for name in ("run", "one", "all", "many", "count"):
         call = getattr(Connection, name)
         monkeypatch.setattr(
             Connection, name, lambda self, said, *rest, call=call: statements.append(said) or call(self, said, *rest)
         )
-    await store.commit_group([TurnCommit(lease, "running", EncodedBatch((), (), ((b"k", b"v"),)))])
+    await store.commit_group([narrowed(Full(lease, "running", EncodedBatch((), (), ((b"k", b"v"),))))])
     assert statements == ["commit_row"]
     statements.clear()
-    (late,) = await store.commit_group([TurnCommit(Lease("r", 0), "running", EncodedBatch((), (), ((b"k", b"x"),)))])
+    (late,) = await store.commit_group(
+        [narrowed(Full(Lease("r", 0), "running", EncodedBatch((), (), ((b"k", b"x"),))))]
+    )
     assert late.verdict == "stale"  # what the one statement refuses is looked at the longer way
     assert await store.rows("r") == [(b"k", b"v")]
 
@@ -523,7 +528,7 @@ async def test_a_lone_row_whose_sync_failed_is_neither_done_nor_not_done(
     """P1: as any other commit."""
     monkeypatch.setattr(writer_module, "FAST", 60.0)
     lease = await store.claim((await _started(store)).id)
-    await store.commit(TurnCommit(lease, "running"))
+    await store.commit(narrowed(Full(lease, "running")))
     count = Connection.count
 
     def fail(self: Connection, name: str, *rest: Any) -> int:
@@ -533,7 +538,7 @@ async def test_a_lone_row_whose_sync_failed_is_neither_done_nor_not_done(
         error.extendedresult = apsw.SQLITE_IOERR_FSYNC
         raise error
 
-    turn = TurnCommit(lease, "running", EncodedBatch((), (), ((b"k", b"v"),)))
+    turn = narrowed(Full(lease, "running", EncodedBatch((), (), ((b"k", b"v"),))))
     monkeypatch.setattr(Connection, "count", fail)
     with pytest.raises(CommitUnknownError):
         await store.commit_group([turn])
@@ -543,8 +548,8 @@ async def test_a_lone_row_whose_sync_failed_is_neither_done_nor_not_done(
 
 async def test_a_lone_row_never_waits_on_the_event_loop_for_another_process(store: SqliteStore, path: Path) -> None:
     lease = await store.claim((await _started(store)).id)
-    await store.commit(TurnCommit(lease, "running"))
-    turn = TurnCommit(lease, "running", EncodedBatch((), (), ((b"k", b"v"),)))
+    await store.commit(narrowed(Full(lease, "running")))
+    turn = narrowed(Full(lease, "running", EncodedBatch((), (), ((b"k", b"v"),))))
     with database(path) as other:
         other.execute("BEGIN IMMEDIATE")
         committed = asyncio.create_task(store.commit_group([turn]))
@@ -555,7 +560,7 @@ async def test_a_lone_row_never_waits_on_the_event_loop_for_another_process(stor
     assert await store.rows("r") == [(b"k", b"v")]
 
 
-async def _various_turns(store: SqliteStore) -> list[TurnCommit]:
+async def _various_turns(store: SqliteStore) -> list[Commit]:
     """Turns of one group: what concerns only its own run, what does not, and what finds its run otherwise."""
     await store.register("w", 30_000, "c", {"wf": "h"})
     await store.set_queue(QueueLimits("told", concurrency=1))
@@ -581,21 +586,21 @@ async def _various_turns(store: SqliteStore) -> list[TurnCommit]:
     rows = EncodedBatch((), (), tuple((b"k%d" % number, b"v") for number in range(20)))
     signal = Outgoing("step", Mail(MailKind.SIGNAL, "go", None, b"", None, 0, 0), "s")
 
-    def born(run_id: str, status: str, worker: str | None = "w", queue: str = "default", **more: Any) -> TurnCommit:
+    def born(run_id: str, status: str, worker: str | None = "w", queue: str = "default", **more: Any) -> Commit:
         new = NewRun(run_id, "wf", ((b"k0", b"old"), (b"z", b"z")), definition="h", queue=queue, worker=worker)
-        return TurnCommit(Lease(run_id, 1), status, rows if worker else EncodedBatch((), (), ()), new=new, **more)
+        return narrowed(Full(Lease(run_id, 1), status, rows if worker else EncodedBatch((), (), ()), new=new, **more))
 
     nap = NewTimer("nap", 2_000_000, "delay")
     return [
-        TurnCommit(leases["step"], "running", rows),
-        TurnCommit(leases["stale"], "running", rows),
-        TurnCommit(leases["alarmed"], "running", rows, alarm=2_000_000),
-        TurnCommit(leases["end"], "completed", rows, timers=(nap,)),
-        TurnCommit(leases["failed"], "failed", rows, reason="why", definition="other"),
-        TurnCommit(leases["cancelled first"], "completed", rows),
-        TurnCommit(leases["stale end"], "completed", rows),
-        TurnCommit(leases["signalled"], "completed", rows),
-        TurnCommit(leases["sender"], "suspended", rows, outgoing=(signal,)),
+        narrowed(Full(leases["step"], "running", rows)),
+        narrowed(Full(leases["stale"], "running", rows)),
+        narrowed(Full(leases["alarmed"], "running", rows, alarm=2_000_000)),
+        narrowed(Full(leases["end"], "completed", rows, timers=(nap,))),
+        narrowed(Full(leases["failed"], "failed", rows, definition="other")),
+        narrowed(Full(leases["cancelled first"], "completed", rows)),
+        narrowed(Full(leases["stale end"], "completed", rows)),
+        narrowed(Full(leases["signalled"], "completed", rows)),
+        narrowed(Full(leases["sender"], "suspended", rows, outgoing=(signal,))),
         born("taken", "running"),
         born("begun", "running"),
         born("told", "running", queue="told"),
