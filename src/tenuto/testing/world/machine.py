@@ -64,11 +64,11 @@ class _Lane:
         self._loop = world.loop
         self._in_line = 0
 
-    def put(self, work: Callable[[], None]) -> None:
+    def put(self, work: Callable[[], object]) -> None:
         self._in_line += 1
         self._loop.call_soon(self._do, work)
 
-    def _do(self, work: Callable[[], None]) -> None:
+    def _do(self, work: Callable[[], object]) -> None:
         work()
         self._in_line -= 1
 
