@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar, TypeVarTuple, cast, overload
 
 from tenuto.codec.rows import EncodedBatch, decode_rows, is_first_input
 from tenuto.codec.values import dump, load
-from tenuto.errors import RunIdConflictError, TwfError
+from tenuto.errors import HookTakenError, RunIdConflictError, TwfError
 from tenuto.host.classify import classify
-from tenuto.host.effects import Effects, ending_mail, first_rows, gather
+from tenuto.host.effects import Effects, ending_mail, first_rows, gather, token_hash
 from tenuto.host.programs import Programs, child_definition, pinned
 from tenuto.host.runner import perform
 from tenuto.kernel.commands import (
@@ -84,6 +85,7 @@ class Engine:
         self._live: dict[str, Live] = {}
         self._awake: dict[str, None] = {}
         self._jobs: dict[JobKey, Job] = {}
+        self._stopping: set[asyncio.Task[Any]] = set()  # attempts that were asked to stop
         self._details: dict[str, bytes] = {}  # heartbeats by idempotency key
         self._retries: list[tuple[int, int, str, int]] = []  # tasks to be tried: when, order, id, attempt
         self._graveyard: list[KernelRun] = []  # what a crash left: never stepped again, closed at the end
@@ -246,12 +248,20 @@ class Engine:
             if self._awake:
                 await self._look_at(next(iter(self._awake)))
                 await asyncio.sleep(0)  # a test's own timeout gets its turn, whatever the runs do
+            elif self._stopping and await self._have_stopped():
+                pass  # and may have brought something about
             elif not await self._jobs_progressed(limit):
                 deadline = await self._next_deadline()
                 if deadline is None or (limit is not None and deadline > limit):
                     return
                 self.now_ms = max(self.now_ms, deadline)
                 await self._due()
+
+    async def _have_stopped(self) -> bool:
+        """Waits for attempts that were asked to stop, with patience; False: there is one that does not."""
+        stopped, _ = await asyncio.wait(self._stopping, timeout=self._patience)
+        await asyncio.sleep(0)
+        return bool(stopped)
 
     async def _jobs_progressed(self, limit: int | None) -> bool:
         if not self._jobs:
@@ -294,8 +304,7 @@ class Engine:
                 await asyncio.sleep(0)  # it goes on before anybody looks whether all are asleep
         for key, job in list(self._jobs.items()):
             if job.deadline is not None and job.deadline <= self.now_ms:
-                del self._jobs[key]
-                job.work.cancel()
+                self._stop([key])
                 await self._report(job, TimedOut())
         while self._retries and self._retries[0][0] <= self.now_ms:
             _, _, task_id, attempt = heapq.heappop(self._retries)
@@ -365,10 +374,10 @@ class Engine:
             return True
         await self._commit(record, live, turn)
         for command in turn.commands:
-            self._perform(live, command)
-        return not turn.batch.empty or any(is_durable(command) for command in turn.commands)
+            await self._perform(live, command)
         if turn.goes_on:
             self.wake(record.id)
+        return not turn.batch.empty or any(is_durable(command) for command in turn.commands)
 
     async def _park(self, record: RunRecord, live: Live, error: Exception) -> None:
         code = f"{error.code}: " if isinstance(error, TwfError) else ""
@@ -439,25 +448,34 @@ class Engine:
 
     # --- performing
 
-    def _perform(self, live: Live, command: Command) -> None:
+    async def _perform(self, live: Live, command: Command) -> None:
         run_id = live.lease.run_id
         match command:
             case RunStep() | RunRollback():
                 self._start_job(run_id, command)
             case CancelStep(location=location):
-                for key in [key for key in self._jobs if key[:2] == (run_id, location)]:
-                    self._jobs.pop(key).work.cancel()
+                self._stop([key for key in self._jobs if key[:2] == (run_id, location)])
             case RegisterHook():
                 token = command.token or command.key
-                live.facts.append(Done(command.location, 0, Ok(token.encode())))
+                opened = await self.store.open_hook(run_id, command.key, token_hash(token))
+                outcome = Ok(token.encode()) if opened else Err(dump(HookTakenError(f"another open run has {token!r}")))
+                live.facts.append(Done(command.location, 0, outcome))
                 self.wake(run_id)
             case EnqueueTask():
                 heapq.heappush(self._retries, (self.now_ms + command.delay_ms, self._number(), command.id, 1))
             case CancelTask(id=task_id):
-                for key in [key for key, job in self._jobs.items() if job.task and job.task.id == task_id]:
-                    self._jobs.pop(key).work.cancel()
+                self._stop([key for key, job in self._jobs.items() if job.task and job.task.id == task_id])
             case _:
                 pass  # durable: done in the commit
+
+    def _stop(self, keys: list[JobKey]) -> None:
+        """Asks attempts to stop. What they do then is waited for before time moves."""
+        for key in keys:
+            work = self._jobs.pop(key).work
+            work.cancel()
+            self._asleep.discard(work)
+            self._stopping.add(work)
+            work.add_done_callback(self._stopping.discard)
 
     def _start_job(self, run_id: str, command: RunStep | RunRollback, task: EnqueueTask | None = None) -> None:
         key = (run_id, command.location, command.attempt)
@@ -507,7 +525,13 @@ class Engine:
             self.wake(told)
 
     def _judge(self, task: EnqueueTask, location: str, attempt: int, outcome: Err | TimedOut) -> Retry | GiveUp:
-        spec = cast("Step[..., Any]", default.get(task.target)).spec
+        # As it was queued: `step.options(...)` may have said something else than the step itself.
+        spec = replace(
+            cast("Step[..., Any]", default.get(task.target)).spec,
+            max_attempts=task.max_attempts,
+            backoff_ms=task.backoff_ms,
+            backoff_max_ms=task.backoff_max_ms,
+        )
         if isinstance(outcome, TimedOut):
             return judge(spec, location, attempt, TimeoutError("the attempt ran out of time"), timed_out=True)
         return judge(

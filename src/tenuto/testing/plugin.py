@@ -1,4 +1,7 @@
-"""The pytest plugin: fixtures `engine` and `crashing_engine`, and directives in test modules."""
+"""The pytest plugin: directives in test modules, and fixtures.
+
+Those are `tenuto_engine` and `tenuto_crashing_engine`, or `engine` and `crashing_engine` for short.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import pytest
 if TYPE_CHECKING:  # pytest loads this module for every project that has tenuto installed: keep it light
     from tenuto.testing.engine import Engine
 
-__all__ = ["crashing_engine", "engine"]
+__all__ = ["crashing_engine", "engine", "tenuto_crashing_engine", "tenuto_engine"]
 
 
 def pytest_configure() -> None:
@@ -43,7 +46,7 @@ _collected: list[Path] = []
 
 
 @pytest.fixture
-def engine() -> Iterator[Engine]:
+def tenuto_engine() -> Iterator[Engine]:
     """An engine on virtual time."""
     from tenuto.testing.engine import Engine
 
@@ -53,10 +56,22 @@ def engine() -> Iterator[Engine]:
 
 
 @pytest.fixture
-def crashing_engine() -> Iterator[Engine]:
+def tenuto_crashing_engine() -> Iterator[Engine]:
     """An engine that rebuilds every run from its committed rows after every turn."""
     from tenuto.testing.engine import Engine
 
     engine = Engine(crash_everywhere=True)
     yield engine
     engine.close()
+
+
+@pytest.fixture
+def engine(tenuto_engine: Engine) -> Engine:
+    """The same by a short name, for projects that have none of that name."""
+    return tenuto_engine
+
+
+@pytest.fixture
+def crashing_engine(tenuto_crashing_engine: Engine) -> Engine:
+    """The same by a short name."""
+    return tenuto_crashing_engine
