@@ -60,7 +60,7 @@ class Tasks:
         self._claimed: dict[str, ClaimedTask] = {}
         self._attempting: set[str] = set()  # those whose step is running: only then can one be stopped
         self._stopped: set[str] = set()  # those that were asked to stop and are stopping
-        self._begun: set[str] = set()  # those whose step has begun, until their end is stored (P2)
+        self._begun: dict[str, None] = {}  # those whose step has begun, until their end is stored (P2)
         self._beginning = Lock()  # a `def` begins in a thread of its own, when one is free
         self._closed = False
         self.under_way: dict[str, asyncio.Task[None]] = {}
@@ -74,7 +74,7 @@ class Tasks:
 
     def begin(self, task: ClaimedTask) -> None:
         """Runs an attempt that was claimed."""
-        self._begun.discard(task.id)
+        self._begun.pop(task.id, None)
         self._claimed[task.id] = task
         self.under_way[task.id] = asyncio.create_task(self._run(task))
 
@@ -88,13 +88,13 @@ class Tasks:
         with self._beginning:
             if self._closed:
                 raise asyncio.CancelledError
-            self._begun.add(task_id)
+            self._begun[task_id] = None
 
     async def give_back(self, worker_id: str) -> None:
         """Gives back what is leased by this worker and not under way: nobody knows why, so nothing runs it here."""
         kept = list(self.under_way)
         await self._store.give_back_tasks(worker_id, kept, [task for task in self._begun if task not in kept])
-        self._begun.intersection_update(self.under_way)
+        self._begun = {task: None for task in self._begun if task in self.under_way}
 
     async def stop_flagged(self, worker_id: str) -> None:
         """Stops what was asked to stop, if its step is still running; one that has ended keeps its result."""
@@ -109,7 +109,7 @@ class Tasks:
             if step is None:
                 return
             await self._store_end(task, step, await self._attempt(task, step))
-            self._begun.discard(task.id)
+            self._begun.pop(task.id, None)
             self._tell(task.id, None)
         finally:
             del self.under_way[task.id]

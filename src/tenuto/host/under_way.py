@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, KeysView
 from typing import NamedTuple
 
 from tenuto.kernel.location import Location, text
@@ -49,7 +49,7 @@ class UnderWay:
             if lasting.keys() != self._noted.keys():
                 await self._change(lasting.keys())
 
-    async def _change(self, lasting: Set[AttemptUnderWay]) -> None:
+    async def _change(self, lasting: KeysView[AttemptUnderWay]) -> None:
         new = [attempt for attempt in lasting if attempt not in self._noted]
         begun = await self.steps(new)
         over = [attempt for attempt in self._noted if attempt not in lasting]

@@ -7,11 +7,11 @@ news and less and less often while there is none; correctness never rests on it,
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
+
+from tenuto.system import REAL, Clock, Lock
 
 __all__ = ["Changes"]
 
@@ -22,11 +22,13 @@ _LATE: Final = 0.250
 class Changes:
     """A mark that grows with every commit. Usable from several threads and event loops."""
 
-    def __init__(self, foreign: Callable[[], Awaitable[bool]] | None = None) -> None:
+    def __init__(self, foreign: Callable[[], Awaitable[bool]] | None = None, clock: Clock = REAL.clock) -> None:
         self._foreign = foreign  # whether another process has committed since it was last asked
-        self._lock = threading.Lock()
+        self._lock = Lock()
+        self._monotonic = clock.monotonic
         self._mark = 0
-        self._waiters: set[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = set()
+        # In order of waiting, in which they are woken: a set would have them in order of their addresses.
+        self._waiters: dict[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]], None] = {}
         self._pause = _SOON
         self._asked_at = 0.0
 
@@ -36,7 +38,7 @@ class Changes:
             self._mark += 1
             if not self._waiters:
                 return
-            waiters, self._waiters = self._waiters, set()
+            waiters, self._waiters = self._waiters, {}
         try:
             here = asyncio.get_running_loop()
         except RuntimeError:
@@ -50,9 +52,9 @@ class Changes:
 
     async def after(self, since: int, timeout: float) -> int:
         """The mark, once it is beyond `since` or the time is over."""
-        give_up = time.monotonic() + timeout
+        give_up = self._monotonic() + timeout
         while self._mark <= since:
-            left = give_up - time.monotonic()
+            left = give_up - self._monotonic()
             if left <= 0:
                 break
             await self._wait(since, left)
@@ -64,18 +66,18 @@ class Changes:
         with self._lock:
             if self._mark > since:
                 return
-            self._waiters.add(waiter)
+            self._waiters[waiter] = None
         try:
             await asyncio.wait((waiter[1],), timeout=left if self._foreign is None else min(left, self._pause))
         finally:
             with self._lock:
-                self._waiters.discard(waiter)
+                self._waiters.pop(waiter, None)
         if not waiter[1].done():
             await self._ask()
 
     async def _ask(self) -> None:
         """Asks for commits of other processes, unless another waiter has just done so."""
-        now = time.monotonic()
+        now = self._monotonic()
         if self._foreign is None or now - self._asked_at < self._pause / 2:
             return
         self._asked_at = now

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
-__all__ = ["LATEST", "system_clock"]
+from tenuto.system import REAL
+
+__all__ = ["LATEST", "Now", "system_clock"]
 
 LATEST: Final = 253_402_300_799_999  # the last millisecond of the year 9999; a store holds what lies beyond to be then
 
+Now: TypeAlias = Callable[[], int]  # milliseconds since 1970 UTC
 
-def system_clock() -> int:
-    """Milliseconds since 1970 UTC."""
-    return time.time_ns() // 1_000_000
+system_clock: Final[Now] = REAL.clock.wall_ms

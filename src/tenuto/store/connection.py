@@ -6,7 +6,6 @@ Settings are read back, because SQLite ignores what it cannot do, and a store th
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, TypeAlias, cast
@@ -17,6 +16,7 @@ from tenuto.errors import EnvironmentFault, StoreRefusedError, StoreUnavailableE
 from tenuto.store.files import is_log_beside, make_file, read_only_error
 from tenuto.store.limits import BUFFERED_MESSAGES
 from tenuto.store.statements import load_statements
+from tenuto.system import REAL, System
 
 __all__ = [
     "STATEMENTS",
@@ -61,7 +61,7 @@ Values: TypeAlias = "Mapping[str, Any] | tuple[Any, ...]"
 class Settings:
     """Where the file is and how it is used."""
 
-    __slots__ = ("buffered_messages", "busy_limit_ms", "busy_ms", "clock", "path", "read_only", "sync")
+    __slots__ = ("buffered_messages", "busy_limit_ms", "busy_ms", "clock", "path", "read_only", "sync", "system")
 
     def __init__(
         self,
@@ -71,8 +71,10 @@ class Settings:
         busy_ms: int = 5_000,
         busy_limit_ms: int = 30_000,
         read_only: bool = False,
+        system: System = REAL,
     ) -> None:
         self.path = path
+        self.system = system
         self.clock = clock
         self.sync = sync
         self.busy_ms = busy_ms  # SQLite itself waits so long for a lock
@@ -90,7 +92,7 @@ class _Database(Protocol):
     def execute(self, statements: str) -> _Cursor: ...
     def set_busy_timeout(self, milliseconds: int) -> None: ...
     def set_wal_hook(self, callable: Callable[[Any, str, int], int]) -> None: ...  # noqa: A002
-    def create_scalar_function(self, name: str, callable: Callable[[], int], numargs: int) -> None: ...  # noqa: A002
+    def create_scalar_function(self, name: str, callable: Callable[..., object], numargs: int) -> None: ...  # noqa: A002
     def changes(self) -> int: ...
     def total_changes(self) -> int: ...
     def close(self, force: bool) -> None: ...
@@ -118,6 +120,7 @@ class Connection:
         self.now = settings.clock()
         # The clock stands still for the length of one request: all it writes has one time.
         self._db.create_scalar_function("tenuto_now", self._now, 0)
+        self._db.create_scalar_function("tenuto_token", settings.system.entropy.token, 1)  # in place of `randomblob`
         self._cursor = self._db.cursor()
 
     def _now(self) -> int:
@@ -248,16 +251,17 @@ def unavailable(path: Path, error: Exception) -> EnvironmentFault:
 
 def wait_while_busy(settings: Settings, attempt: Callable[[], None]) -> None:
     """Does something again while another process holds the lock, up to the limit."""
-    give_up = time.monotonic() + settings.busy_limit_ms / 1000
+    clock = settings.system.clock
+    give_up = clock.monotonic() + settings.busy_limit_ms / 1000
     while True:
         try:
             attempt()
             return
         except (apsw.BusyError, apsw.LockedError):
-            if time.monotonic() >= give_up:
+            if clock.monotonic() >= give_up:
                 raise
             if settings.busy_ms < 10:
-                time.sleep(0.01)  # SQLite did not wait itself
+                clock.pause(0.01)  # SQLite did not wait itself
 
 
 def refuse_network_file(path: Path, mounts: Path = _MOUNTS) -> None:

@@ -40,6 +40,7 @@ from tenuto.store.port import (
     WorkerRecord,
 )
 from tenuto.store.quarantine import Suspects
+from tenuto.system import REAL, System
 
 __all__ = ["MemoryStore"]
 
@@ -47,9 +48,9 @@ __all__ = ["MemoryStore"]
 class MemoryStore(MemoryHousekeeping, MemoryPrograms, MemoryQueueing):
     """See `store.port`."""
 
-    def __init__(self, clock: Callable[[], int] = system_clock) -> None:
-        self._shelf = Shelf(clock)
-        self._changes = Changes()
+    def __init__(self, clock: Callable[[], int] = system_clock, system: System = REAL) -> None:
+        self._shelf = Shelf(clock, system.entropy.token(16).hex())
+        self._changes = Changes(clock=system.clock)
 
     @property
     def tasks(self) -> dict[str, tuple[str, EnqueueTask]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -259,6 +258,7 @@ class Shelf:
     """Everything the memory store has."""
 
     clock: Callable[[], int]
+    identity: str
     runs: dict[str, RunState] = field(default_factory=dict[str, RunState])
     tasks: dict[str, tuple[str, EnqueueTask]] = field(default_factory=dict[str, "tuple[str, EnqueueTask]"])  # open ones
     attempts: dict[str, Attempts] = field(default_factory=dict[str, Attempts])  # of open tasks that were looked at
@@ -269,7 +269,6 @@ class Shelf:
     hooks: dict[str, tuple[str, str]] = field(default_factory=dict[str, "tuple[str, str]"])  # token: run, key
     schedules: dict[str, ScheduleRecord] = field(default_factory=dict[str, ScheduleRecord])
     background: dict[str, tuple[str, int]] = field(default_factory=dict[str, "tuple[str, int]"])  # name: owner, until
-    identity: str = field(default_factory=lambda: secrets.token_hex(16))
     definitions: set[str] = field(default_factory=set[str])  # ids that workers registered
     programs: dict[str, tuple[str, tuple[str, ...]]] = field(
         default_factory=dict[str, "tuple[str, tuple[str, ...]]"]

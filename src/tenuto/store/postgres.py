@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from tenuto.codec.keys import prefix_end
@@ -19,6 +20,7 @@ from tenuto.errors import LeaseLostError, StoreRefusedError, StoreUnavailableErr
 from tenuto.kernel.records import Mail, MailKind
 from tenuto.store import postgres_mail, postgres_runs, postgres_tasks, postgres_turns, postgres_workers
 from tenuto.store.changes import Changes
+from tenuto.store.clock import Now
 from tenuto.store.limits import ANSWER_KEPT_MS
 from tenuto.store.port import (
     Claim,
@@ -47,6 +49,7 @@ from tenuto.store.postgres_schema import KNOWN_VERSION, migrate, require_schema
 from tenuto.store.quarantine import Suspects
 from tenuto.store.run_rows import worker_of_columns
 from tenuto.store.under_way import prefix_of, step_of
+from tenuto.system import REAL, System
 
 __all__ = ["PostgresStore"]
 
@@ -54,16 +57,19 @@ T = TypeVar("T")
 
 
 class PostgresStore(PostgresHousekeeping, PostgresPrograms, PostgresQueueing):
-    """See `store.port`. `clock`: for tests, in place of the server's."""
+    """See `store.port`. `clock`: for tests, in place of the server's. `read_only`: nothing is migrated or written."""
 
     def __init__(
-        self, url: str, *, clock: Callable[[], int] | None = None, connections: int = 10, read_only: bool = False
+        self,
+        url: str,
+        *,
+        clock: Now | None = None,
+        connections: int = 10,
+        read_only: bool = False,
+        system: System = REAL,
     ) -> None:
-        self._url = url
-        self._clock = clock
-        self._connections = connections
-        self._read_only = read_only  # nothing is migrated, and every transaction is one that only reads
-        self._changes = Changes()
+        self._new_database = partial(Database, url, clock, connections, read_only, system)
+        self._changes = Changes(clock=system.clock)
         self._prepare()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
@@ -71,14 +77,12 @@ class PostgresStore(PostgresHousekeeping, PostgresPrograms, PostgresQueueing):
 
     def _prepare(self) -> None:
         """Everything that belongs to one opening, and to its event loop."""
-        self._database = Database(self._url, self._clock, self._connections, self._read_only)
+        database = self._database = self._new_database()
         self._listener = Listener(self._database, self._changes.happened)
         self._heartbeat = postgres_workers.Heartbeat(self._database)
-        database = self._database
         self._gets = Gathering[str, RunRecord | None](lambda ids: postgres_runs.get_all(database, ids), None)
-        self._ranges = Gathering[postgres_runs.Range, list[tuple[bytes, bytes]]](
-            lambda asked: postgres_runs.ranges(database, asked), []
-        )
+        read_ranges = partial(postgres_runs.ranges, database)
+        self._ranges = Gathering[postgres_runs.Range, list[tuple[bytes, bytes]]](read_ranges, [])
 
     async def open(self) -> None:
         if self._loop is not None:
@@ -87,9 +91,9 @@ class PostgresStore(PostgresHousekeeping, PostgresPrograms, PostgresQueueing):
         try:
             with self._database.translated():
                 settings = await (await connection.execute(STATEMENTS["read_settings"])).fetchone()
-                check_settings(self._database.shown, settings or (), read_only=self._read_only)
+                check_settings(self._database.shown, settings or (), read_only=self._database.read_only)
                 await self._database.require_sessions(connection)
-                await (require_schema if self._read_only else migrate)(connection)
+                await (require_schema if self._database.read_only else migrate)(connection)
         finally:
             await connection.close()
         self._loop = asyncio.get_running_loop()
@@ -100,9 +104,8 @@ class PostgresStore(PostgresHousekeeping, PostgresPrograms, PostgresQueueing):
         if self._loop is None:
             return
         self._loop = None
-        await self._listener.close()
-        await self._heartbeat.close()
-        await self._database.close()
+        for part in (self._listener, self._heartbeat, self._database):
+            await part.close()
         self._prepare()  # it may be opened again
 
     async def now(self) -> int:

@@ -12,14 +12,13 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import secrets
 import select
-import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Final, LiteralString, TypeAlias, TypeVar, cast
 
 from tenuto.errors import CommitUnknownError, ConfigError, InvalidNameError, StoreRefusedError, StoreUnavailableError
+from tenuto.store.clock import Now
 from tenuto.store.limits import BUFFERED_MESSAGES
 from tenuto.store.sharing import SharedLook
 from tenuto.store.statements import load_statements
@@ -35,6 +34,7 @@ try:
     from tenuto.store.postgres_wire import Connection, Row, Values, Wire
 except ImportError as missing:
     raise ConfigError("the Postgres store needs psycopg: pip install 'psycopg[binary,pool]'") from missing
+from tenuto.system import REAL, System
 
 __all__ = [
     "INSISTED",
@@ -100,7 +100,7 @@ class Database:
     """A few connections to one database, all used on one event loop."""
 
     def __init__(
-        self, url: str, clock: Callable[[], int] | None = None, connections: int = 10, read_only: bool = False
+        self, url: str, clock: Now | None = None, connections: int = 10, read_only: bool = False, system: System = REAL
     ) -> None:
         try:
             place = conninfo_to_dict(url)
@@ -111,6 +111,8 @@ class Database:
         self.url = url
         self.clock = clock
         self.read_only = read_only
+        self.system = system
+        self._monotonic = system.clock.monotonic
         self.buffered_messages = BUFFERED_MESSAGES  # how many one run may have
         self.path: str | None = None  # in which names are looked for: known from the first connection on
         self.shown = f"postgresql://{place.get('host', '')}/{place.get('dbname', '')}"
@@ -162,7 +164,7 @@ class Database:
         whichever session it is given; where there are more sessions than that, one finds nothing.
         """
         async with await self.connect() as second:
-            marks = {first: secrets.token_hex(8), second: secrets.token_hex(8)}
+            marks = {connection: self.system.entropy.token(8).hex() for connection in (first, second)}
             for connection, mark in marks.items():
                 await connection.execute(STATEMENTS["mark_session"], {"mark": mark})
             for connection in (first, first, second, second, first):
@@ -322,7 +324,7 @@ class Database:
         if known is not None:
             return known
         await self._look.until(lambda: self.known_now() is not None, self._ask_clock)
-        return int(time.monotonic() * 1000 + (self._offset or 0.0))
+        return int(self._monotonic() * 1000 + (self._offset or 0.0))
 
     async def _ask_clock(self) -> None:
         ((answer,),) = await self.read("clock")
@@ -332,14 +334,14 @@ class Database:
         """The same, where the last answer is not too old to be carried on."""
         if self.clock is not None:
             return self.clock()
-        here = time.monotonic()
+        here = self._monotonic()
         if self._offset is None or here - self._learned > CLOCK_AGE:
             return None
         return int(here * 1000 + self._offset)
 
     def learn(self, server_ms: int) -> None:
         """Notes an answer of the server's clock, which was given in the past."""
-        here = time.monotonic()
+        here = self._monotonic()
         offset = server_ms - here * 1000
         if self._offset is None or offset > self._offset or here - self._learned > CLOCK_AGE:
             self._offset, self._learned = offset, here

@@ -156,10 +156,11 @@ async def _start(transaction: Transaction, runs: Sequence[NewRun]) -> set[str]:
 
 
 async def _delete_expired(transaction: Transaction, values: dict[str, int]) -> int:
-    found = {run_id for (run_id,) in await transaction.all("expired", values)}
-    await lock(transaction, found, closing=list(found))
+    found = [run_id for (run_id,) in await transaction.all("expired", values)]
+    await lock(transaction, found, closing=found)
     # Again, now that nobody can open one of them: recover and rewind wait for the lock.
-    still = [run_id for (run_id,) in await transaction.all("expired", values) if run_id in found]
+    locked = set(found)
+    still = [run_id for (run_id,) in await transaction.all("expired", values) if run_id in locked]
     if still:
         await delete(transaction, still)
     return len(still)

@@ -64,7 +64,7 @@ class PostgresQueueing:
 
     async def limited(self) -> frozenset[str]:
         if self._limited is None:
-            self._limited = LimitedNames(self._read_limited)
+            self._limited = LimitedNames(self._read_limited, self._database.system.clock)
         return await self._limited.get()
 
     async def _read_limited(self) -> frozenset[str]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import platform
-import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -27,6 +25,7 @@ from tenuto.store.postgres_runs import claims_of
 from tenuto.store.postgres_tasks import end_task
 from tenuto.store.quarantine import Suspect, Suspects, largest_group, strikes_after, together
 from tenuto.store.under_way import details_of, key_of
+from tenuto.system import Lane, Lock, done_on
 
 __all__ = [
     "Heartbeat",
@@ -43,35 +42,41 @@ SLICE: Final = 1_000
 
 
 class Heartbeat:
-    """Renewals, on a plain connection of their own in a thread of their own.
+    """Renewals, on a plain connection and a lane of their own.
 
-    The host renews from a thread with another event loop than the rest of the store uses, and must be able to while
-    that one is blocked by user code. A blocking connection behind a lock belongs to no loop.
+    The host renews on another event loop than the rest of the store uses, and must be able to while that one is blocked
+    by user code. A blocking connection belongs to no loop.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._lock = threading.Lock()
+        self._making = Lock()  # workers of one process may renew on loops of their own
+        self._lane: Lane | None = None
         self._connection: psycopg.Connection[Row] | None = None
 
     async def renew(self, worker_id: str, lease_ms: int) -> bool:
         """Whether the worker still had its leases, and has them again."""
-        return await asyncio.to_thread(self._renew, {"id": worker_id, "lease": lease_ms})
+        with self._making:
+            if self._lane is None:
+                self._lane = self._database.system.lane("tenuto-renewal")
+        return await done_on(self._lane, partial(self._renew, {"id": worker_id, "lease": lease_ms}))
 
     async def close(self) -> None:
-        await asyncio.to_thread(self._drop)
+        lane, self._lane = self._lane, None
+        if lane is not None:
+            lane.put(self._drop)
+            await lane.close()
 
     def _renew(self, values: Mapping[str, Any]) -> bool:
-        with self._lock:
-            try:
-                return self._execute(values)
-            except (psycopg.OperationalError, psycopg.InterfaceError):
-                self._close()  # the server may have been restarted; renewing twice is renewing
-            try:
-                return self._execute(values)
-            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-                self._close()
-                raise StoreUnavailableError(f"{self._database.shown}: {str(error).strip()}") from error
+        try:
+            return self._execute(values)
+        except (psycopg.OperationalError, psycopg.InterfaceError):
+            self._drop()  # the server may have been restarted; renewing twice is renewing
+        try:
+            return self._execute(values)
+        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            self._drop()
+            raise StoreUnavailableError(f"{self._database.shown}: {str(error).strip()}") from error
 
     def _execute(self, values: Mapping[str, Any]) -> bool:
         if self._connection is None:
@@ -88,10 +93,6 @@ class Heartbeat:
         return self._connection.execute(STATEMENTS["heartbeat"], values).fetchone() is not None
 
     def _drop(self) -> None:
-        with self._lock:
-            self._close()
-
-    def _close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             with suppress(psycopg.Error):

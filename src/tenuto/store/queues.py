@@ -12,12 +12,12 @@ Rules:
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from tenuto.store.sharing import SharedLook
+from tenuto.system import REAL, Clock
 
 if TYPE_CHECKING:
     from tenuto.kernel.commands import EnqueueTask
@@ -249,6 +249,7 @@ class LimitedNames:
     """The names of queues that have limits, read now and then; to be replaced when they are changed here."""
 
     read: Callable[[], Awaitable[frozenset[str]]]
+    clock: Clock = REAL.clock
     names: frozenset[str] = field(default=frozenset())
     _read_at: float | None = None
     _look: SharedLook = field(default_factory=SharedLook)
@@ -260,9 +261,9 @@ class LimitedNames:
         return self.names
 
     def _are_fresh(self) -> bool:
-        return self._read_at is not None and time.monotonic() - self._read_at < CACHED
+        return self._read_at is not None and self.clock.monotonic() - self._read_at < CACHED
 
     async def _read(self) -> None:
-        now = time.monotonic()
+        now = self.clock.monotonic()
         names = await self.read()
         self._read_at, self.names = now, names

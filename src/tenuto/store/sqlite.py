@@ -47,6 +47,7 @@ from tenuto.store.sqlite_programs import SqlitePrograms
 from tenuto.store.sqlite_queues import SqliteQueueing
 from tenuto.store.under_way import prefix_of, step_of
 from tenuto.store.writer import Reader, Writer
+from tenuto.system import REAL, System
 
 __all__ = ["SqliteStore"]
 
@@ -66,9 +67,10 @@ class SqliteStore(SqliteHousekeeping, SqlitePrograms, SqliteQueueing):
         busy_ms: int = 5_000,
         busy_limit_ms: int = 30_000,
         read_only: bool = False,
+        system: System = REAL,
     ) -> None:
-        self._settings = Settings(Path(path), clock, sync, busy_ms, busy_limit_ms, read_only)
-        self._changes = Changes(self._foreign_commit)
+        self._settings = Settings(Path(path), clock, sync, busy_ms, busy_limit_ms, read_only, system)
+        self._changes = Changes(self._foreign_commit, system.clock)
         self._writer: Writer | None = None
         self._reader: Reader | None = None
         self._version = 0  # of the file's data, as the writer last saw it
@@ -119,11 +121,10 @@ class SqliteStore(SqliteHousekeeping, SqlitePrograms, SqliteQueueing):
             raise
 
     async def close(self) -> None:
-        threads = (self._writer, self._reader)
+        lanes = (self._writer, self._reader)
         self._writer = self._reader = None
-        for thread in threads:
-            if thread is not None:
-                await thread.close()
+        for lane in filter(None, lanes):
+            await lane.close()
 
     async def now(self) -> int:
         return self._settings.clock()

@@ -316,7 +316,7 @@ DELETE FROM workflow_inbox WHERE workflow_id IN (SELECT value FROM json_each(:ru
 -- keeps the statement the same. Ids begin with the time: those of one moment are on the same few pages. Runs come as an
 -- object, each with its arguments; SQLite takes ON for a join without the WHERE.
 INSERT INTO executions (id, type, target_name, queue, priority, ready_at, status, args, parent_workflow_id, created_at)
-SELECT format('%012x', tenuto_now()) || lower(hex(randomblob(10))), 'task', 'builtin.resume_workflow', 'system', 10,
+SELECT format('%012x', tenuto_now()) || lower(hex(tenuto_token(10))), 'task', 'builtin.resume_workflow', 'system', 10,
        tenuto_now(), 'pending', unhex(r.value), r.key, tenuto_now()
   FROM json_each(?1) r WHERE true
 ON CONFLICT (parent_workflow_id) WHERE target_name = 'builtin.resume_workflow' AND status = 'pending'

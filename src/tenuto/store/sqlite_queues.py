@@ -59,7 +59,7 @@ class SqliteQueueing:
 
     async def limited(self) -> frozenset[str]:
         if self._limited is None:
-            self._limited = LimitedNames(self._read_limited)
+            self._limited = LimitedNames(self._read_limited, self._settings.system.clock)
         return await self._limited.get()
 
     async def _read_limited(self) -> frozenset[str]:

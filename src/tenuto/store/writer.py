@@ -1,4 +1,4 @@
-"""Threads that own a SQLite connection: one that writes, one that reads.
+"""Connections to a SQLite file, each with a lane: one that writes, one that reads.
 
 Rules:
 
@@ -6,8 +6,8 @@ Rules:
 2. Requests that were queued while a transaction was being committed are executed together in the next one: one sync
    for all of them. Each has its own savepoint, so one that fails takes no other with it (P5).
 3. Work that is short and meets nobody else is done on the caller's own thread while commits are fast: handing it to
-   another and back takes longer than a commit then. It never waits there for another process's lock, and the work of
-   moving the log into the file (a checkpoint) is always the thread's, after its answers were given.
+   the lane and back takes longer than a commit then. It never waits there for another process's lock, and the work of
+   moving the log into the file (a checkpoint) is always the lane's, after its answers were given.
 4. What the environment did (locked, full, read-only, gone) is `StoreUnavailableError` for every request of the group;
    the file is opened anew for the next one, so work goes on by itself when the cause is gone. A commit whose sync
    failed is `CommitUnknownError`: nobody can say.
@@ -17,20 +17,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
-import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from queue import SimpleQueue
 from typing import Any, Final, Generic, TypeVar
 
 import apsw
 
 from tenuto.errors import CommitUnknownError, StoreRefusedError, StoreUnavailableError, TenutoError
 from tenuto.store.connection import UNAVAILABLE, Connection, Row, Settings, Values, unavailable, wait_while_busy
+from tenuto.system import Lock
 
-__all__ = ["ConnectionThread", "Reader", "Writer"]
+__all__ = ["LaneConnection", "Reader", "Writer"]
 
 T = TypeVar("T")
 GROUP: Final = 256
@@ -47,7 +46,7 @@ class _Request(Generic[T]):
         self.loop = loop
         self.quiet = quiet
         self._work = work
-        self._future: asyncio.Future[T] | None = None  # where another thread does it
+        self._future: asyncio.Future[T] | None = None  # where the lane does it
         self._result: T | None = None
         self._error: BaseException | None = None
 
@@ -73,7 +72,7 @@ class _Request(Generic[T]):
         return self._result  # type: ignore[return-value]  # performed
 
     def expect(self) -> asyncio.Future[T]:
-        """The answer, when another thread has settled it."""
+        """The answer, when the lane has settled it."""
         self._future = self.loop.create_future()
         return self._future
 
@@ -87,22 +86,22 @@ class _Request(Generic[T]):
             self._future.set_result(self._result)  # type: ignore[arg-type]  # performed
 
 
-class ConnectionThread(ABC):
-    """A thread with a connection that takes requests in order."""
+class LaneConnection(ABC):
+    """A connection whose lane takes requests in order, as many at once as have come."""
 
     def __init__(self, settings: Settings, name: str, prepare: Callable[[Connection], None]) -> None:
         self._settings = settings
         self._prepare = prepare
         self._connection: Connection | None = None
-        self._using = threading.Lock()  # held by who uses the connection
-        self._counting = threading.Lock()
-        self._handed_in = 0  # requests the thread has not answered yet
+        self._using = Lock()  # held by who uses the connection
+        self._counting = Lock()
+        self._handed_in = 0  # requests that have no answer yet; as long as there are any, the lane has work
         self._pace = 0.0  # seconds that one request took lately
-        self._queue: SimpleQueue[_Request[Any] | None] = SimpleQueue()
+        self._requests: deque[_Request[Any]] = deque()
         self._pid = os.getpid()
         self._closed = False
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        self._monotonic = settings.system.clock.monotonic
+        self._lane = settings.system.lane(name)
 
     async def do(self, work: Callable[[Connection], T], *, quiet: bool = False, brief: bool = False) -> T:
         """The result of work on the connection; quiet work is done outside of any transaction.
@@ -127,10 +126,10 @@ class ConnectionThread(ABC):
         if connection is None:
             return None
         try:
-            began = time.perf_counter()
+            began = self._monotonic()
             connection.look_at_clock()
             answer = execute(connection, name, values)
-            self._pace += (time.perf_counter() - began - self._pace) / 4
+            self._pace += (self._monotonic() - began - self._pace) / 4
             return answer
         except (apsw.BusyError, apsw.LockedError):
             return None
@@ -145,7 +144,9 @@ class ConnectionThread(ABC):
 
     def _take_connection(self) -> Connection | None:
         """The connection, for use on this thread, where that is quick and in nobody's way; `_using` is held then."""
-        if self._handed_in or self._pace > FAST or not self._using.acquire(blocking=False):
+        if self._handed_in or self._pace > FAST or not self._lane.may_inline():
+            return None
+        if not self._using.acquire(blocking=False):
             return None
         connection = self._connection
         if connection is None:
@@ -157,8 +158,11 @@ class ConnectionThread(ABC):
     def _hand_in(self, request: _Request[T]) -> asyncio.Future[T]:
         answer = request.expect()
         with self._counting:
+            self._requests.append(request)
             self._handed_in += 1
-        self._queue.put(request)
+            is_first = self._handed_in == 1
+        if is_first:
+            self._lane.put(self._serve_next)
         return answer
 
     def _do_here(self, request: _Request[Any]) -> bool:
@@ -171,33 +175,43 @@ class ConnectionThread(ABC):
             return False
         finally:
             self._using.release()
-        self._call_thread()
+        self._call_lane()
         return True
 
     async def close(self) -> None:
-        """Finishes what was handed in, and ends the thread."""
+        """Finishes what was handed in, and ends the lane."""
         if self._closed or os.getpid() != self._pid:
             return
         self._closed = True
-        self._queue.put(None)
-        await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
+        self._lane.put(self._finish)
+        await self._lane.close()
 
-    def _run(self) -> None:
-        while (group := self._take()) is not None:
-            with self._using:
-                if self._connection is not None:
-                    self._connection.wait_for_locks(True)
-                self._serve_group(group)
-            with self._counting:
-                self._handed_in -= len(group)
-            self._settle(group)
-            with self._using:
-                self._afterwards()
+    def _finish(self) -> None:
+        while self._requests:
+            self._serve_next()
         self._drop()
+
+    def _serve_next(self) -> None:
+        """On the lane: answers what has been handed in so far, together."""
+        group = self._take()
+        if not group:
+            return  # closing it has answered them
+        with self._using:
+            if self._connection is not None:
+                self._connection.wait_for_locks(True)
+            self._serve_group(group)
+        with self._counting:
+            self._handed_in -= len(group)
+            is_more = self._handed_in > 0
+        self._settle(group)
+        with self._using:
+            self._afterwards()
+        if is_more:
+            self._lane.put(self._serve_next)
 
     def _serve_group(self, group: list[_Request[Any]]) -> None:
         is_open = self._connection is not None
-        began = time.perf_counter()
+        began = self._monotonic()
         try:
             self._serve(group)
         except UNAVAILABLE as error:
@@ -207,21 +221,11 @@ class ConnectionThread(ABC):
             for request in group:
                 request.fail(error)
         if len(group) == 1 and is_open:
-            self._pace += (time.perf_counter() - began - self._pace) / 4
+            self._pace += (self._monotonic() - began - self._pace) / 4
 
-    def _take(self) -> list[_Request[Any]] | None:
-        """What is queued, at least one; None: the end."""
-        first = self._queue.get()
-        if first is None:
-            return None
-        group = [first]
-        while len(group) < GROUP and not self._queue.empty():  # only this thread takes from it
-            request = self._queue.get()
-            if request is None:
-                self._queue.put(None)  # after this group
-                break
-            group.append(request)
-        return group
+    def _take(self) -> list[_Request[Any]]:
+        """What is queued, as far as one group takes it. Nobody else takes from it."""
+        return [self._requests.popleft() for _ in range(min(GROUP, len(self._requests)))]
 
     @abstractmethod
     def _serve(self, group: list[_Request[Any]]) -> None:
@@ -229,11 +233,11 @@ class ConnectionThread(ABC):
 
     @abstractmethod
     def _afterwards(self) -> None:
-        """On this thread, once all answers are given: what nobody has to wait for."""
+        """On the lane, once all answers are given: what nobody has to wait for."""
 
     @abstractmethod
-    def _call_thread(self) -> None:
-        """Something was done on a caller's thread: lets this one look whether there is anything to do afterwards."""
+    def _call_lane(self) -> None:
+        """Something was done on a caller's thread: lets the lane look whether there is anything to do afterwards."""
 
     def _open(self) -> Connection:
         if self._connection is None:
@@ -282,14 +286,14 @@ def _settle_all(requests: list[_Request[Any]]) -> None:
 
 
 def _nothing(_: Connection) -> None:
-    """Work that only wakes the thread."""
+    """Work that only wakes the lane."""
 
 
 class _NotAtOnce(Exception):
     """Another process has the lock, and who asks does not wait here."""
 
 
-class Writer(ConnectionThread):
+class Writer(LaneConnection):
     """Executes write requests, many in one transaction."""
 
     def __init__(
@@ -303,7 +307,7 @@ class Writer(ConnectionThread):
         if not self._at_once(Connection.count, name, values):
             return False
         self._committed()
-        self._call_thread()
+        self._call_lane()
         return True
 
     def _serve(self, group: list[_Request[Any]]) -> None:
@@ -343,7 +347,7 @@ class Writer(ConnectionThread):
             except apsw.Error:
                 self._drop()  # everything is in the log; whoever comes next meets the cause, if it is still there
 
-    def _call_thread(self) -> None:
+    def _call_lane(self) -> None:
         connection = self._connection
         if connection is not None and connection.needs_checkpoint:
             self._hand_in(_Request(_nothing, asyncio.get_running_loop(), quiet=True))
@@ -364,7 +368,7 @@ class Writer(ConnectionThread):
             connection.run("release")
 
 
-class Reader(ConnectionThread):
+class Reader(LaneConnection):
     """Executes read requests, each on one snapshot."""
 
     def __init__(self, settings: Settings, prepare: Callable[[Connection], None]) -> None:
@@ -384,5 +388,5 @@ class Reader(ConnectionThread):
     def _afterwards(self) -> None:
         pass  # nothing was written
 
-    def _call_thread(self) -> None:
+    def _call_lane(self) -> None:
         pass

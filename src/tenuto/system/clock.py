@@ -19,7 +19,7 @@ class Clock(Protocol):
         """Return milliseconds since 1970 UTC, as this machine believes."""
         ...
 
-    def pause(self, seconds: float) -> None:
+    def pause(self, seconds: float, /) -> None:
         """Block the calling thread for so long: work of a lane, never an event loop."""
         ...
 

@@ -6,9 +6,9 @@ import asyncio
 import sys
 import threading
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Protocol
+from typing import Any, Protocol
 
 __all__ = ["Control", "ThreadControl"]
 
@@ -18,7 +18,7 @@ JOIN_SECONDS = 5.0
 class Control(Protocol):
     """Runs one coroutine beside the event loop that user code runs on."""
 
-    def start(self, beat: Callable[[], Awaitable[None]]) -> None:
+    def start(self, beat: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Begin it. Made on the event loop that it watches."""
         ...
 
@@ -46,7 +46,7 @@ class ThreadControl:
         self._ready = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def start(self, beat: Callable[[], Awaitable[None]]) -> None:
+    def start(self, beat: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._thread = threading.Thread(target=self._run, args=(beat,), name="tenuto-leases", daemon=True)
         self._thread.start()
         self._ready.wait()
@@ -67,11 +67,11 @@ class ThreadControl:
             own.call_soon_threadsafe(task.cancel)
         await asyncio.to_thread(thread.join, JOIN_SECONDS)
 
-    def _run(self, beat: Callable[[], Awaitable[None]]) -> None:
+    def _run(self, beat: Callable[[], Coroutine[Any, Any, None]]) -> None:
         with suppress(asyncio.CancelledError):
             asyncio.run(self._beat(beat))
 
-    async def _beat(self, beat: Callable[[], Awaitable[None]]) -> None:
+    async def _beat(self, beat: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._own, self._task = asyncio.get_running_loop(), asyncio.current_task()
         self._ready.set()
         await beat()

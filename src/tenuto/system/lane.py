@@ -19,7 +19,7 @@ Lock: Final = threading.Lock  # for the few instructions in which a lane and an 
 class Lane(Protocol):
     """Does work one piece after the other, off the event loop."""
 
-    def put(self, work: Callable[[], object]) -> None:
+    def put(self, work: Callable[[], None]) -> None:
         """Add work to the end of the line. It raises nothing."""
         ...
 
@@ -36,11 +36,11 @@ class ThreadLane:
     """A thread that takes from a queue."""
 
     def __init__(self, name: str) -> None:
-        self._line: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self._line: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def put(self, work: Callable[[], object]) -> None:
+    def put(self, work: Callable[[], None]) -> None:
         self._line.put(work)
 
     def may_inline(self) -> bool:

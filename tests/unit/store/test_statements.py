@@ -30,6 +30,7 @@ def database(tmp_path: Path) -> Any:
     connection.close()
     database = apsw.Connection(str(tmp_path / "x.db"))
     database.create_scalar_function("tenuto_now", lambda: 1_000, 0)
+    database.create_scalar_function("tenuto_token", bytes, 1)
     yield database
     database.close()
 

@@ -212,4 +212,4 @@ CREATE TABLE tenuto_meta (
     store_id       TEXT NOT NULL,
     digest         TEXT NOT NULL
 ) STRICT;
-INSERT INTO tenuto_meta VALUES (1, 1, lower(hex(randomblob(16))), '');
+INSERT INTO tenuto_meta VALUES (1, 1, lower(hex(tenuto_token(16))), '');
