@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar, TypeVarTuple, cast, overload
 
@@ -34,7 +33,7 @@ from tenuto.kernel.facts import Done, fact_of
 from tenuto.kernel.location import check_name, text
 from tenuto.kernel.operations import Cancelled, Completed, Continued, Err, Failed, Ok, Parked, StepSpec, TimedOut
 from tenuto.kernel.records import Rows
-from tenuto.kernel.retries import GiveUp, Retry, judge
+from tenuto.kernel.retries import GiveUp, Retry
 from tenuto.kernel.turn import Definition, Turn
 from tenuto.kernel.turn import Run as KernelRun
 from tenuto.model.definitions import Bound, Step, Workflow, encode_call
@@ -48,8 +47,9 @@ from tenuto.store.commits import full
 from tenuto.store.endings import SINGLES
 from tenuto.store.memory import MemoryStore
 from tenuto.store.port import CLOSED, Full, NewRun, Outgoing, Park, RunRecord
-from tenuto.testing.live import Job, JobKey, Live
+from tenuto.testing.live import Job, JobKey, Live, judged
 from tenuto.testing.runs import Run
+from tenuto.testing.sleepers import Sleepers
 from tenuto.twf.run import TwfWorkflow
 
 __all__ = ["Engine"]
@@ -92,9 +92,7 @@ class Engine:
         self._workflows: dict[str, Workflow[..., Any]] = {}
         self._minted = 0
         self._programs = Programs(self.store)
-        self._sleepers: list[tuple[int, int, asyncio.Future[None]]] = []  # steps that take time: until when, order
-        self._asleep: set[asyncio.Task[Any] | None] = set()
-        self._dozed: asyncio.Future[None] | None = None  # set when another one begins to wait for virtual time
+        self._sleepers = Sleepers()
 
     # --- what tests call
 
@@ -146,16 +144,7 @@ class Engine:
 
     async def takes(self, duration: Duration, /) -> None:
         """Called in an `async` step: that much virtual time passes before it goes on."""
-        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._sleepers, (self.now_ms + milliseconds(duration), self._number(), woken))
-        task = asyncio.current_task()
-        self._asleep.add(task)
-        if self._dozed is not None and not self._dozed.done():
-            self._dozed.set_result(None)
-        try:
-            await woken
-        finally:
-            self._asleep.discard(task)
+        await self._sleepers.sleep(self.now_ms + milliseconds(duration))
 
     async def settle(self) -> None:
         """Lets happen what can happen without time passing."""
@@ -270,17 +259,17 @@ class Engine:
         may_jump = deadline is not None and (limit is None or deadline <= limit)
         patience = self._patience if may_jump or limit is not None else None
         work = [job.work for job in self._jobs.values()]
-        if self._asleep.issuperset(work):
+        if self._sleepers.all_of(work):
             return False  # all of them wait for virtual time
-        self._dozed = asyncio.get_running_loop().create_future()
-        waited: list[asyncio.Future[Any]] = [*work, self._dozed]
+        dozed = self._sleepers.dozed = asyncio.get_running_loop().create_future()
+        waited: list[asyncio.Future[Any]] = [*work, dozed]
         await asyncio.wait(waited, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
         finished = [key for key, job in self._jobs.items() if job.work.done()]
         for key in finished:  # in the order they began, whatever order they ended in
             job = self._jobs.pop(key)
             if not job.work.cancelled():
                 await self._report(job, job.work.result())
-        return bool(finished) or self._dozed.done()
+        return bool(finished) or dozed.done()
 
     async def _next_deadline(self) -> int | None:
         alarms = [
@@ -290,18 +279,12 @@ class Engine:
         ]
         limits = [job.deadline for job in self._jobs.values() if job.deadline is not None]
         retries = [self._retries[0][0]] if self._retries else []
-        while self._sleepers and self._sleepers[0][2].done():
-            heapq.heappop(self._sleepers)  # cancelled
-        sleepers = [self._sleepers[0][0]] if self._sleepers else []
-        return min((*alarms, *limits, *retries, *sleepers), default=None)
+        sleeper = self._sleepers.next()
+        return min((*alarms, *limits, *retries, *([] if sleeper is None else [sleeper])), default=None)
 
     async def _due(self) -> None:
         await self._wake_alarms()
-        while self._sleepers and self._sleepers[0][0] <= self.now_ms:
-            woken = heapq.heappop(self._sleepers)[2]
-            if not woken.done():
-                woken.set_result(None)
-                await asyncio.sleep(0)  # it goes on before anybody looks whether all are asleep
+        await self._sleepers.wake(self.now_ms)
         for key, job in list(self._jobs.items()):
             if job.deadline is not None and job.deadline <= self.now_ms:
                 self._stop([key])
@@ -473,7 +456,7 @@ class Engine:
         for key in keys:
             work = self._jobs.pop(key).work
             work.cancel()
-            self._asleep.discard(work)
+            self._sleepers.stir(work)
             self._stopping.add(work)
             work.add_done_callback(self._stopping.discard)
 
@@ -515,7 +498,7 @@ class Engine:
         payload = outcome.value if isinstance(outcome, Ok) else None
         error: bytes | None = None
         if not isinstance(outcome, Ok):
-            match self._judge(task, location, attempt, outcome):
+            match judged(task, location, attempt, outcome):
                 case Retry(after_ms=after_ms):
                     heapq.heappush(self._retries, (self.now_ms + after_ms, self._number(), task.id, attempt + 1))
                     return
@@ -523,25 +506,6 @@ class Engine:
                     error = dump(failure)
         for told in await self.store.finish(task.id, payload, error, attempt):
             self.wake(told)
-
-    def _judge(self, task: EnqueueTask, location: str, attempt: int, outcome: Err | TimedOut) -> Retry | GiveUp:
-        # As it was queued: `step.options(...)` may have said something else than the step itself.
-        spec = replace(
-            cast("Step[..., Any]", default.get(task.target)).spec,
-            max_attempts=task.max_attempts,
-            backoff_ms=task.backoff_ms,
-            backoff_max_ms=task.backoff_max_ms,
-        )
-        if isinstance(outcome, TimedOut):
-            return judge(spec, location, attempt, TimeoutError("the attempt ran out of time"), timed_out=True)
-        return judge(
-            spec,
-            location,
-            attempt,
-            load(outcome.error),
-            unencodable=outcome.unencodable,
-            after_ms=outcome.after_ms,
-        )
 
     def _number(self) -> int:
         self._minted += 1
