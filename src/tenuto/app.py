@@ -49,7 +49,7 @@ from tenuto.store.queues import QueueRecord
 from tenuto.store.urls import DEFAULT_URL
 
 if TYPE_CHECKING:
-    from tenuto.host.nexus import Namespaces
+    from tenuto.namespaces import Namespaces
 
 __all__ = [
     "EachRun",
@@ -124,14 +124,11 @@ class Tenuto:
         where = url if url is not None else DEFAULT_URL
         if where.startswith("temporal://"):
             _refuse_for_a_cluster(
-                retention=retention,
-                max_reclaims=max_reclaims,
-                cache_bytes=cache_bytes,
-                block_limit=block_limit,
+                retention=retention, max_reclaims=max_reclaims, cache_bytes=cache_bytes, block_limit=block_limit
             )
-        self._registry = default if registry is None else registry
-        self.engine: Engine = engine_of(where, options if worker else None, limits, codec, self._registry)
-        self._namespaces = _namespaces(namespaces) if namespaces else None
+        self.registry = default if registry is None else registry
+        self.engine: Engine = engine_of(where, options if worker else None, limits, codec, self.registry)
+        self._namespaces = _namespaces(namespaces, self.registry) if namespaces else None
         self._opened = Opened()
 
     @classmethod
@@ -366,7 +363,7 @@ class RunHandle(Generic[T_co]):
 
     def __init__(self, app: Tenuto, run_id: str) -> None:
         self._engine = app.verbs
-        self._registry = app._registry
+        self._registry = app.registry
         self.id = run_id
 
     # --- looking
@@ -470,7 +467,7 @@ class TaskHandle(Generic[T_co]):
 
     def __init__(self, app: Tenuto, task_id: str) -> None:
         self._engine = app.verbs
-        self._registry = app._registry
+        self._registry = app.registry
         self.id = task_id
 
     async def status(self) -> str:
@@ -528,10 +525,10 @@ class EachRun:
         return await self._engine.for_each(await self._which(), "delete", None)
 
 
-def _namespaces(urls: Mapping[str, str]) -> Namespaces:
-    from tenuto.host.nexus import Namespaces  # few apps have any, and it brings the interpreter along
+def _namespaces(urls: Mapping[str, str], registry: Registry) -> Namespaces:
+    from tenuto.namespaces import Namespaces  # few apps have any, and it brings the interpreter along
 
-    return Namespaces(urls)
+    return Namespaces(urls, registry)
 
 
 def _call_of(workflow: Any, args: tuple[Any, ...]) -> Call:

@@ -22,13 +22,17 @@ from tenuto.host.waiters import Ending
 from tenuto.host.watching import RunEvent
 from tenuto.model.durations import Duration
 from tenuto.model.options import QueueOptions
-from tenuto.model.registry import Registry
+from tenuto.model.registry import Registry, default
 from tenuto.store.port import RunFilter
 from tenuto.store.queues import QueueRecord
 from tenuto.store.sealed import sealed
 from tenuto.store.urls import store_of
+from tenuto.twf.provider import TwfProvider
 
 __all__ = ["Engine", "engine_of"]
+
+
+default.provided(TwfProvider)
 
 
 class Engine(Protocol):
@@ -86,6 +90,7 @@ class Engine(Protocol):
 def engine_of(
     url: str, options: WorkerOptions | None, limits: Limits | None, codec: Codec | None, registry: Registry
 ) -> Engine:
+    registry.provided(TwfProvider)  # a store may have programs, also where nobody has loaded one
     if not url.startswith("temporal://"):
         store = store_of(url)
         return NativeEngine(store if codec is None else sealed(store, codec), options, limits, registry)

@@ -15,8 +15,8 @@ from tenuto.cli import main
 from tenuto.errors import RunFailedError
 from tenuto.model.registry import default
 from tenuto.testing import Engine
+from tenuto.twf.provider import TwfProvider
 from tenuto.twf.run import load_program
-from tenuto.twf.run.library import library
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "twf"
 NAMES = ("order", "cart", "report", "poller", "trip")
@@ -26,13 +26,13 @@ NAMES = ("order", "cart", "report", "poller", "trip")
 def empty_library() -> Iterator[None]:
     sorts: tuple[Any, ...] = ("workflow", "step")
     before = {item.id for sort in sorts for item in default.definitions(sort)}
-    kept = dict(library.programs), list(library.bindings)
+    kept = dict(default.provided(TwfProvider).library.programs), list(default.provided(TwfProvider).library.bindings)
     yield
     for sort in sorts:
         for item in default.definitions(sort):
             if item.id not in before:
                 default.forget(item.id)
-    library.programs, library.bindings = kept
+    default.provided(TwfProvider).library.programs, default.provided(TwfProvider).library.bindings = kept
 
 
 @pytest.fixture(params=[False, True], ids=["in_one_piece", "crashing_everywhere"])

@@ -24,8 +24,11 @@ from tenuto.errors import (
 from tenuto.host.runs import HeldRun
 from tenuto.kernel.commands import RunStep
 from tenuto.model.registry import default
+from tenuto.twf.provider import TwfProvider
 from tenuto.twf.run import Bindings, load_program
-from tenuto.twf.run.library import library
+
+library = default.provided(TwfProvider).library
+
 
 LIMIT = "20s"
 
@@ -34,13 +37,23 @@ LIMIT = "20s"
 def empty_library() -> Iterator[None]:
     sorts: tuple[Any, ...] = ("workflow", "step")
     before = {item.id for sort in sorts for item in default.definitions(sort)}
-    kept = dict(library.programs), list(library.bindings), set(library.namespaces), dict(library.elsewhere)
+    kept = (
+        dict(library.programs),
+        list(library.bindings),
+        dict(library.namespaces),
+        dict(library.elsewhere),
+    )
     yield
     for sort in sorts:
         for item in default.definitions(sort):
             if item.id not in before:
                 default.forget(item.id)
-    library.programs, library.bindings, library.namespaces, library.elsewhere = kept
+    (
+        library.programs,
+        library.bindings,
+        library.namespaces,
+        library.elsewhere,
+    ) = kept
 
 
 @pytest.fixture

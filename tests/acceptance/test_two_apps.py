@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from tenuto import Registry, Task, Tenuto, detach, spawn, step, wait_for_signal, workflow
-from tenuto.errors import AmbiguousNameError, DefinitionNotFoundError, DuplicateIdError
+from tenuto.errors import AmbiguousNameError, DefinitionNotFoundError, DuplicateIdError, TwfError
 from tenuto.model.registry import current, default
+from tenuto.twf import Bindings, load_program
 
 
 @workflow(name="two-apps-everybody")
@@ -254,3 +255,74 @@ def test_the_decorators_of_the_package_register_in_the_default_registry() -> Non
 
     assert default.get("two-apps-step") is work  # type: ignore[comparison-overlap]
     default.forget("two-apps-step")
+
+
+# --- programs, which a provider brings
+
+PROGRAM = """workflow Buy(item: string) -> (string):
+    activity Price(item) -> price
+    close price
+
+activity Price(item: string) -> (string):
+    return "nobody"
+"""
+WAITS = """workflow Waits() -> (bool):
+    signal go(n: int):
+        done = true
+    done = false
+    await timer(1h)
+    close done
+"""
+
+
+def programs(answer: str, registry: Registry) -> Registry:
+    bindings = Bindings()
+
+    @bindings.activity("Price")
+    async def price(item: str) -> str:
+        return f"{item} {answer}"
+
+    load_program(files={"buy.twf": PROGRAM}, bindings=bindings, registry=registry)
+    return registry
+
+
+async def test_a_program_calls_the_functions_of_its_own_app(urls: tuple[str, str]) -> None:
+    async with both(urls, programs("cheap", Registry()), programs("dear", Registry())) as (cheap, dear):
+        for _ in range(2):
+            assert await result(cheap, "Buy", "tea") == "tea cheap"
+            assert await result(dear, "Buy", "tea") == "tea dear"
+    assert default.get("Buy") is None
+
+
+async def test_a_program_of_a_parent_is_shared(urls: tuple[str, str]) -> None:
+    common = programs("common", Registry())
+    async with both(urls, Registry(common), Registry()) as (child, other):
+        assert await result(child, "Buy", "tea") == "tea common"
+        with pytest.raises(DefinitionNotFoundError):
+            await other.start("Buy", "tea")
+
+
+async def test_an_app_runs_a_stores_program_with_steps_of_its_own_registry(urls: tuple[str, str]) -> None:
+    """The text comes from the store; who performs its activities is looked for in the app's registry."""
+    if urls[0] == "memory://":
+        pytest.skip("two apps on memory are two stores")
+    async with Tenuto(urls[0], registry=programs("gone", Registry()), worker=False) as client:
+        run = await client.start("Buy", "tea")
+    later = Registry()
+
+    @later.step(name="Price")
+    async def price(item: str) -> str:
+        return f"{item} later"
+
+    load_program(files={"other.twf": "workflow Other() -> (int):\n    close 1\n"}, registry=later)
+    async with Tenuto(urls[0], registry=later, grace=1) as app:
+        assert await app.get(run.id).result(timeout="20s") == "tea later"
+
+
+async def test_a_signal_is_checked_by_the_provider_of_the_runs_app(urls: tuple[str, str]) -> None:
+    registry = Registry()
+    load_program(files={"waits.twf": WAITS}, registry=registry)
+    async with both(urls, registry, Registry()) as (app, _):
+        run = await app.start("Waits")
+        with pytest.raises(TwfError, match="signal go takes"):
+            await run.signal("go")

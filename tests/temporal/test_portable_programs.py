@@ -12,8 +12,8 @@ from tenuto_portable import LIMIT, Stage, fresh
 from tenuto import Tenuto, spawn, workflow
 from tenuto.errors import RunCancelledError, RunFailedError, TwfError, UpdateFailedError, UpdateRejectedError
 from tenuto.model.registry import default
+from tenuto.twf.provider import TwfProvider
 from tenuto.twf.run import Bindings, load_program
-from tenuto.twf.run.library import library
 
 FLOWS = """
 workflow Pay(n: int) -> (int):
@@ -57,7 +57,7 @@ def b() -> Iterator[Bindings]:
     """A library of this case alone."""
     sorts: tuple[Any, ...] = ("workflow", "step")
     before = {item.id for sort in sorts for item in default.definitions(sort)}
-    kept = dict(library.programs), list(library.bindings)
+    kept = dict(default.provided(TwfProvider).library.programs), list(default.provided(TwfProvider).library.bindings)
     bindings = Bindings()
     load_program(files={"flow.twf": FLOWS.lstrip("\n")}, bindings=bindings)
     yield bindings
@@ -65,7 +65,7 @@ def b() -> Iterator[Bindings]:
         for item in default.definitions(sort):
             if item.id not in before:
                 default.forget(item.id)
-    library.programs, library.bindings = kept
+    default.provided(TwfProvider).library.programs, default.provided(TwfProvider).library.bindings = kept
 
 
 async def test_activities_timers_and_bindings(b: Bindings, stage: Stage) -> None:

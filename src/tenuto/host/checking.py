@@ -13,11 +13,10 @@ from typing import Final, Literal
 from tenuto.codec.rows import decode_rows, mail_key
 from tenuto.errors import DecodingError, HistoryDivergedError, NondeterminismError, RecordError, RunNotFoundError
 from tenuto.host.definitions import Definitions
-from tenuto.host.programs import Programs, pinned, version_of
+from tenuto.host.programs import Programs, version_of
 from tenuto.host.replaying import replay
 from tenuto.kernel.operations import Parked
 from tenuto.store.port import OPEN, RunFilter, RunRecord, Store
-from tenuto.twf.run.library import library
 
 __all__ = ["Verdict", "check_run", "check_runs", "open_runs"]
 
@@ -59,7 +58,7 @@ async def open_runs(store: Store, workflows: Sequence[str] | None = None) -> lis
 
 async def check_runs(store: Store, definitions: Definitions, records: Sequence[RunRecord]) -> AsyncIterator[Verdict]:
     """One verdict after another; a run that ends meanwhile is left out."""
-    programs = Programs(store)
+    programs = Programs(store, definitions)
     for record in records:
         try:
             stored = await store.rows(record.id)
@@ -72,11 +71,11 @@ async def check_runs(store: Store, definitions: Definitions, records: Sequence[R
 def check_run(record: RunRecord, stored: Sequence[tuple[bytes, bytes]], definitions: Definitions) -> Verdict:
     """What the code of this process makes of one run, given its rows."""
     current, version = definitions.workflow(record.target), version_of(stored)
-    if current is None and version not in library.programs:
+    if current is None and definitions.loaded(record.target, version) is None:
         return _verdict(record, "unknown", message="its workflow is not loaded here")
     try:
         rows, _ = decode_rows(record.id, [row for row in stored if not row[0].startswith(_MAIL)])
-        turn, left_over = replay(rows, record, pinned(record.target, version, current), definitions)
+        turn, left_over = replay(rows, record, definitions.pinned(record.target, version, current), definitions)
     except RecordError as damage:
         return _verdict(record, "unreadable", error=damage)
     if not isinstance(turn.outcome, Parked):

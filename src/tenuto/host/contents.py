@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from tenuto.errors import DecodingError, EnvironmentFault, RecordError
-from tenuto.host.programs import Programs, is_python, version_of
+from tenuto.host.programs import Programs, version_of
 from tenuto.kernel.records import Mail
 from tenuto.store.port import Claim, Store, UnreadableRun
 
@@ -50,7 +50,7 @@ async def _rows_of(store: Store, run_ids: Sequence[str]) -> Mapping[str, Sequenc
 async def fetch_program(programs: Programs, claim: Claim, contents: Contents) -> Contents:
     """The same, once the text is loaded that the run is executed by, if it has one of its own."""
     rows, target = contents.rows, claim.record.target
-    if rows is None or isinstance(rows, UnreadableRun) or is_python(target):
+    if rows is None or isinstance(rows, UnreadableRun) or programs.is_deployed(target):
         return contents  # of Python the text is the deployed one
     try:
         await programs.fetch(version_of(rows), target)

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Any, cast
 
-from tenuto.host.programs import abilities
 from tenuto.kernel.turn import Definition
 from tenuto.model.definitions import Step, Workflow
 from tenuto.model.main import definition_of
 from tenuto.model.options import module_function
+from tenuto.model.port import current_port
+from tenuto.model.providers import text_missing
 from tenuto.model.registry import Registry
 
 __all__ = ["Definitions"]
@@ -22,7 +23,7 @@ class Definitions:
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
         self._hashes: dict[int, tuple[Workflow[..., Any], Definition]] = {}
-        self.stored: list[str] = []  # TWF workflows of the store that can be run here, though not loaded
+        self.stored: list[str] = []  # workflows of the store that can be run here, though not loaded
 
     def workflow(self, target: str) -> Workflow[..., Any] | None:
         found = self.registry.get(target)
@@ -56,6 +57,29 @@ class Definitions:
         """The definition with an id."""
         return self.definition(self.workflow(target))
 
+    def loaded(self, target: str, digest: str) -> Workflow[..., Any] | None:
+        """A workflow by the text with this hash, if a provider has loaded that."""
+        found = (provider.pinned(target, digest) for provider in self.registry.providers())
+        return next((workflow for workflow in found if workflow is not None), None)
+
+    def pinned(self, target: str, digest: str, current: Workflow[..., Any] | None) -> Workflow[..., Any]:
+        """The definition that a run with this hash is executed by; one that parks it when nobody has the text.
+
+        Python has one text, the deployed one. A run of another language keeps the text it started with.
+        """
+        if current is not None and (current.provider is None or digest in ("", self.definition(current).hash)):
+            return current
+        return self.loaded(target, digest) or _missing(target, digest)
+
+    def child(self, target: str, parent: Workflow[..., Any]) -> Definition:
+        """What a child of this run starts with: the latest definition of its name, else its parent's own."""
+        found = self.workflow(target)
+        if found is None and parent.provider is not None:
+            own = parent.provider.child(target, parent)
+            if own is not None:
+                return Definition(*own)
+        return self.definition(found)
+
     def hashes(self) -> dict[str, str]:
         return {target: self.named(target).hash for target in self.workflows()}
 
@@ -63,6 +87,18 @@ class Definitions:
         """Equal for workers that can do the same: a parked run is tried again by one that differs."""
         lines = [f"{target} {digest}" for target, digest in sorted(self.hashes().items())]
         lines += sorted(self.steps())
-        lines += abilities()
+        lines += [line for provider in self.registry.providers() for line in provider.abilities()]
         lines += sorted(queues or ["*"])
         return sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _missing(target: str, digest: str) -> Workflow[..., Any]:
+    """Stands for a definition whose text nobody has: the run is parked, and resumes when somebody brings it."""
+    error = text_missing(target, digest)
+
+    async def missing(*args: Any, **kwargs: Any) -> Any:
+        current_port.get().park(error)
+
+    workflow: Workflow[..., Any] = Workflow(missing, id=target, name=target)
+    workflow.described = missing, digest, None
+    return workflow

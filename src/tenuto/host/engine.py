@@ -39,7 +39,7 @@ from tenuto.host.explain import Explanation, explain
 from tenuto.host.history import HistoryEntry, history_of
 from tenuto.host.limits import Limits, under_limits
 from tenuto.host.options import IfExists, StartOptions, WorkerOptions, place_in_queue
-from tenuto.host.programs import Programs, is_twf, loaded_library, pinned, version_of
+from tenuto.host.programs import Programs, version_of
 from tenuto.host.queueing import Queueing
 from tenuto.host.scheduling import Scheduling
 from tenuto.host.summaries import RunSummary, summary_of
@@ -91,7 +91,7 @@ class NativeEngine(Scheduling, Queueing, Controlling):
         self.page_size = self.limits.page
         store.limit_messages(self.limits.buffered_messages)
         self.definitions = Definitions(registry)
-        self._programs = Programs(store)
+        self._programs = Programs(store, self.definitions)
         self._waiters = Waiters(store, self._is_busy, self._will_be_told, system.pace)
         self._worker: Worker | None = None
         self._options = options  # None: a client only
@@ -160,7 +160,7 @@ class NativeEngine(Scheduling, Queueing, Controlling):
         workflow = self.definitions.workflow(target)
         now = self.store.clock()
         first = self._first(workflow, tuple(args), kwargs, now if now is not None else await self.store.now())
-        if is_twf(workflow):
+        if workflow is not None and workflow.provider is not None:
             await self._programs.keep()
         new = self._new(target, workflow, first, options)
         if_exists = options.get("if_exists", "same")
@@ -319,27 +319,26 @@ class NativeEngine(Scheduling, Queueing, Controlling):
         return answer_query(cast("Workflow[..., Any]", workflow), published, query, tuple(args), kwargs)
 
     async def _queried(self, run_id: str, target: str) -> Any:
-        """Whose queries answer: of a TWF program, the text the run has, once its first turn was taken."""
+        """Whose queries answer: the definition that the run is pinned to, once its first turn was taken."""
         current = self.definitions.workflow(target)
-        if current is not None and not is_twf(current):
+        if current is not None and current.provider is None:
             return current
         digest = version_of(await self.store.rows(run_id, VERSION_KEY))
         await self._programs.fetch(digest, target)
-        library = loaded_library()
-        if current is None and (library is None or digest not in library.programs):
+        if current is None and self.definitions.loaded(target, digest) is None:
             return None
 
         async def has_begun() -> bool:
             return await self.status(run_id) not in ("pending", "scheduled")
 
         await self.wait_until(has_begun, None, run_id)
-        return pinned(target, digest, current)
+        return self.definitions.pinned(target, digest, current)
 
     # --- messages
 
     @under_limits
     async def signal(self, run_id: str, name: str, args: Sequence[object], message_id: str | None) -> None:
-        await self._check_signal(run_id, name, args)
+        await self._programs.check_signal(run_id, name, args)
         mail = Mail(MailKind.SIGNAL, check_name(name), message_id, dump(list(args)), None, 0, await self.store.now())
         if message_id is None:
             await self._signal(run_id, mail, None)  # sent again it would be another signal
@@ -351,19 +350,6 @@ class NativeEngine(Scheduling, Queueing, Controlling):
             await self.store.send(run_id, mail, message_id)
         else:
             await self._worker.signal(run_id, mail, message_id)
-
-    async def _check_signal(self, run_id: str, name: str, args: Sequence[object]) -> None:
-        """A signal that does not fit its TWF handler is refused here; whether there are programs costs no look."""
-        library = loaded_library()
-        if library is None or not library.programs or (record := await self.store.get(run_id)) is None:
-            return
-        current = self.definitions.workflow(record.target)
-        if current is None or is_twf(current):
-            digest = version_of(await self.store.rows(run_id, VERSION_KEY))
-            await self._programs.fetch(digest, record.target)
-            known = pinned(record.target, digest, current)
-            if is_twf(known):
-                known.accept_signal(name, args)
 
     @under_limits
     async def update(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
+from pkgutil import iter_modules
 from typing import Final, TypeVar, cast
 
 from tenuto.codec.exceptions import traceback_text
@@ -16,9 +18,10 @@ E = TypeVar("E", bound=BaseException)
 MOST: Final = 50  # causes that are looked at: an error may be its own cause
 CHARACTERS: Final = 300  # of a text in another text
 _FRAME: Final = re.compile(r'^  File "(.*?)", line ', re.MULTILINE)
+_PARTS: Final = "|".join(part.name for part in iter_modules([str(Path(__file__).parent.parent)]))
 # Frames that are not the user's: ours, and what carries a step.
 _OURS: Final = re.compile(
-    r"[/\\](tenuto[/\\](app|codec|directives|host|kernel|model|store|temporal|testing|twf)"
+    rf"[/\\](tenuto[/\\]({_PARTS})"
     r"|asyncio|concurrent[/\\]futures)[/\\.]|[/\\]threading\.py$|^<frozen "
 )
 _TITLE: Final = "in the code of the run:"

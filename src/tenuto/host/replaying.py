@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from tenuto.codec.values import dump, load
 from tenuto.host.definitions import Definitions
-from tenuto.host.programs import pinned
 from tenuto.kernel.history import describe
 from tenuto.kernel.records import Rows
 from tenuto.kernel.turn import Run, Turn
@@ -32,7 +31,7 @@ def replay(
 ) -> Replayed:
     """What the code of this process makes of a run. `now`: by default the time of its last entry, so no timer fires."""
     parent = record.parent_id
-    workflow = pinned(record.target, rows.version, workflow)  # of a TWF program, the text it started with
+    workflow = definitions.pinned(record.target, rows.version, workflow)
     run = Run.load_rows(
         rows,
         definitions.definition(workflow),

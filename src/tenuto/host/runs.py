@@ -26,7 +26,7 @@ from tenuto.host.definitions import Definitions
 from tenuto.host.effects import Effects, ending_mail, first_rows, gather
 from tenuto.host.inline import InlineWork
 from tenuto.host.limits import HistorySize, Limits
-from tenuto.host.programs import Programs, child_definition, pinned, version_of
+from tenuto.host.programs import Programs, version_of
 from tenuto.host.rounds import Rounds
 from tenuto.host.runners import Runners
 from tenuto.host.waiters import Ending
@@ -212,7 +212,7 @@ class HeldRun:
         record = self._require()
         parent = record.parent_id
         current = self._definitions.workflow(record.target)
-        workflow = self._workflow = pinned(record.target, rows.version, current)
+        workflow = self._workflow = self._definitions.pinned(record.target, rows.version, current)
         self._encoder = encoder
         self.run = Run.load_rows(
             rows,
@@ -479,7 +479,7 @@ class HeldRun:
         now = await self._store.now()
         named = await self._named_runs(durable) if durable else {}
         workflow = self._workflow
-        effects = gather(record.id, durable, named, lambda target: child_definition(target, workflow), now)
+        effects = gather(record.id, durable, named, lambda target: self._definitions.child(target, workflow), now)
         rows = self._encoder.encode(turn.batch)
         if isinstance(turn.outcome, Continued):
             definition = self._definitions.definition(self._definitions.workflow(record.target) or workflow)

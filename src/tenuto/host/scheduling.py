@@ -9,7 +9,7 @@ from typing import Any
 from tenuto.errors import DefinitionNotFoundError
 from tenuto.host.certainty import made_certain
 from tenuto.host.definitions import Definitions
-from tenuto.host.programs import Programs, is_twf
+from tenuto.host.programs import Programs
 from tenuto.host.schedules import Rule, ScheduleOptions, ScheduleSummary, check_schedule, summary_of
 from tenuto.model import registry
 from tenuto.model.definitions import encode_call
@@ -45,7 +45,7 @@ class Scheduling:
         workflow = self.definitions.workflow(target)
         if workflow is not None:
             workflow.accept(args, kwargs)
-        if is_twf(workflow):
+        if workflow is not None and workflow.provider is not None:
             await self._programs.keep()  # its runs need the text, whoever starts them
         queue = "default" if workflow is None else workflow.queue
         call = encode_call(tuple(args), kwargs)

@@ -77,7 +77,7 @@ class Worker:
         self._max_reclaims = max_reclaims
         self._quarantine = Quarantine(store, lease_ms, system)
         self._definitions = Definitions(registry)
-        self._programs = Programs(store)
+        self._programs = Programs(store, self._definitions)
         self._housekeeper = Housekeeper(
             store, self._definitions, lambda: self._id, lease_ms, retention_ms, lambda: self.poke(), system
         )

@@ -27,6 +27,7 @@ from tenuto.kernel.operations import StepSpec
 from tenuto.model.ids import definition_hash, static_names
 from tenuto.model.options import StepOptions, spec_named, spec_of
 from tenuto.model.place import Place, here, refuse
+from tenuto.model.providers import DefinitionProvider
 from tenuto.model.registry import current, default
 from tenuto.model.signatures import Parameters
 from tenuto.model.steps import Implementation, StepCall, durable, is_async, is_plain, plain_call
@@ -119,6 +120,7 @@ class Workflow(Generic[P, R_co]):
     """A function that is executed durably. Start it by `app.start(...)` or `spawn(...)`; calling it raises."""
 
     sort: Literal["workflow"] = "workflow"
+    provider: DefinitionProvider | None = None  # of another language's; None: it is a Python function
     id: str
     name: str
     queue: str
@@ -162,7 +164,9 @@ class Workflow(Generic[P, R_co]):
         return Bound(self, args, kwargs)
 
     def accept(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Refuses arguments that do not fit, with Python's own `TypeError`."""
+        """Refuses arguments that do not fit, with Python's own `TypeError`, or as its provider says it."""
+        if self.provider is not None:
+            return self.provider.accept(self, args, kwargs)
         if self._parameters is None:
             self._parameters = Parameters(self)
         least, most = self._parameters.arity

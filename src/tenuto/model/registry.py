@@ -15,12 +15,13 @@ from collections.abc import Callable, Collection, Coroutine
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, Protocol, TypeAlias, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, Protocol, TypeAlias, TypeVar, Unpack, cast, overload
 
 from tenuto.codec.projects import note_definition
 from tenuto.errors import AmbiguousNameError, DefinitionNotFoundError, DuplicateIdError
 from tenuto.model.definition_source import is_interactive
 from tenuto.model.ids import short_name
+from tenuto.model.providers import DefinitionProvider
 
 if TYPE_CHECKING:
     from tenuto.model.decorators import StepDecorator
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Definition", "Registry", "Sort", "among", "current", "default"]
 
 Sort: TypeAlias = Literal["workflow", "step"]
+V = TypeVar("V", bound=DefinitionProvider)
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -68,6 +70,7 @@ class Registry:
     def __init__(self, parent: Registry | None = None) -> None:
         self.parent = parent
         self._by_id: dict[str, Definition] = {}
+        self._providers: dict[type[DefinitionProvider], DefinitionProvider] = {}
         self._elsewhere: dict[object, frozenset[str]] = {}  # by worker of this process: what its store knows
 
     # --- registering
@@ -153,6 +156,22 @@ class Registry:
 
     def _all(self) -> dict[str, Definition]:
         return self._by_id if self.parent is None else {**self.parent._all(), **self._by_id}
+
+    # --- other languages
+
+    def provided(self, sort: type[V]) -> V:
+        """This registry's provider of a sort, made when it is first asked for."""
+        found = self._providers.get(sort)
+        if found is None:
+            found = self._providers[sort] = cast("Callable[[Registry], V]", sort)(self)
+        return cast("V", found)
+
+    def providers(self) -> list[DefinitionProvider]:
+        """Its own, and those of its parent that it has none for."""
+        return list(self._all_providers().values())
+
+    def _all_providers(self) -> dict[type[DefinitionProvider], DefinitionProvider]:
+        return self._providers if self.parent is None else {**self.parent._all_providers(), **self._providers}
 
     # --- what others have registered
 

@@ -76,8 +76,7 @@ class TemporalEngine:
     """Every verb of the app, on a Temporal cluster."""
 
     def __init__(self, url: str, options: WorkerOptions | None, limits: Limits | None, registry: Registry) -> None:
-        self.limits = limits_of(limits)
-        self.registry = registry
+        self.limits, self.registry = limits_of(limits), registry
         self._connection = Connection(Address.parse(url), registry)
         self._looking = Looking(self._connection)
         self._schedules = Schedules(self._connection)

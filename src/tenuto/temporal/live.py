@@ -111,8 +111,7 @@ class LiveRun:
         self._limits = site.limits if self._is_marked else replace(site.limits, value_bytes=DEFAULT_LIMITS.size)
         self._as_json = started_with.is_foreign or carry.as_json
         parent = None if info.parent is None else info.parent.workflow_id
-        started = int(info.start_time.timestamp() * 1000)
-        counters = Counters(started_at=started, generation=carry.generation)
+        counters = Counters(started_at=int(info.start_time.timestamp() * 1000), generation=carry.generation)
         rows = Rows(info.workflow_id, "pending", _CODE.hash, call, counters)
         self._workflow: Workflow[..., Any] = known
         self._info = info

@@ -23,8 +23,7 @@ from tenuto.temporal.connection import Connection
 from tenuto.temporal.live import CANCEL_WITHIN, MEMO_RUN_NO
 from tenuto.temporal.looking import Looking
 from tenuto.temporal.payloads import carried_error, ours, payload_of, value_of
-from tenuto.twf.run import TwfWorkflow
-from tenuto.twf.run.library import library
+from tenuto.twf.provider import TwfProvider
 
 __all__ = ["Messages"]
 
@@ -41,7 +40,7 @@ class Messages:
 
     async def signal(self, run_id: str, name: str, args: Sequence[object], message_id: str | None) -> None:
         """The server takes a signal with the same request id once."""
-        if library.programs and name != CANCEL_WITHIN:
+        if self._connection.registry.provided(TwfProvider).in_use and name != CANCEL_WITHIN:
             await self._check_signal(run_id, name, args)
         client = self._connection.client
         payload = payload_of(dump(list(args)))
@@ -62,8 +61,8 @@ class Messages:
         """A signal that does not fit its TWF handler is refused here."""
         with suppress(DefinitionNotFoundError):
             known = await self._looking.definition(run_id)
-            if isinstance(known, TwfWorkflow):
-                known.accept_signal(name, args)
+            if known.provider is not None:
+                known.provider.accept_signal(known, name, args)
 
     async def update(
         self,

@@ -7,20 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any, Final, cast
 
 from tenuto.codec.values import load
 from tenuto.errors import DefinitionNotFoundError
-from tenuto.host.programs import pinned
+from tenuto.host.definitions import Definitions
 from tenuto.kernel.operations import StepOp
 from tenuto.model.definitions import Workflow
 from tenuto.model.registry import Registry
 from tenuto.temporal.tasks import TASK, one_step
+from tenuto.twf.provider import TwfProvider
 from tenuto.twf.run import TwfWorkflow
 from tenuto.twf.run.activities import Performer, call_of
-from tenuto.twf.run.compiled import CompiledProgram
-from tenuto.twf.run.loading import read_program
 
 __all__ = ["MEMO_PROGRAM", "as_activity", "memo_of", "workflow_of"]
 
@@ -44,15 +42,11 @@ def workflow_of(registry: Registry, target: str, source: str | None) -> Workflow
     found: Any = registry.get(target)
     current = cast("Workflow[..., Any] | None", found if isinstance(found, Workflow) else None)
     if source is not None:
-        return pinned(target, _program(source).hash, current)
+        program = registry.provided(TwfProvider).library.read(source)
+        return Definitions(registry).pinned(target, program.hash, current)
     if current is None:
         raise DefinitionNotFoundError(f"workflow {target!r} is not loaded in this worker")
     return current
-
-
-@lru_cache(maxsize=256)
-def _program(source: str) -> CompiledProgram:
-    return read_program(source)
 
 
 def as_activity(op: StepOp) -> StepOp:

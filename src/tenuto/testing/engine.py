@@ -16,8 +16,9 @@ from tenuto.codec.rows import EncodedBatch, decode_rows, is_first_input
 from tenuto.codec.values import dump, load
 from tenuto.errors import HookTakenError, RunIdConflictError, TwfError
 from tenuto.host.classify import classify
+from tenuto.host.definitions import Definitions
 from tenuto.host.effects import Effects, ending_mail, first_rows, gather, token_hash
-from tenuto.host.programs import Programs, child_definition, pinned
+from tenuto.host.programs import Programs
 from tenuto.host.runner import perform
 from tenuto.kernel.commands import (
     CancelStep,
@@ -40,7 +41,6 @@ from tenuto.model.definitions import Bound, Step, Workflow, encode_call
 from tenuto.model.durations import Duration, milliseconds
 from tenuto.model.main import definition_of, run_main
 from tenuto.model.marking import startable
-from tenuto.model.options import module_function
 from tenuto.model.registry import default
 from tenuto.model.steps import Attempt, StepCall
 from tenuto.store.commits import full
@@ -91,7 +91,7 @@ class Engine:
         self._graveyard: list[KernelRun] = []  # what a crash left: never stepped again, closed at the end
         self._workflows: dict[str, Workflow[..., Any]] = {}
         self._minted = 0
-        self._programs = Programs(self.store)
+        self._programs = Programs(self.store, Definitions(default))
         self._sleepers = Sleepers()
 
     # --- what tests call
@@ -334,7 +334,7 @@ class Engine:
             lambda port: run_main(workflow, port, rows.input, parent),
             dump,
             load,
-            _find_handler,
+            self._programs.definitions.handler,
         )
         lease = await self.store.claim(record.id)
         return Live(run, encoder, lease, 0, workflow)
@@ -518,12 +518,12 @@ class Engine:
             current: Workflow[..., Any] | None = self.workflow(target)
         except LookupError:
             current = None
-        return pinned(target, digest, current)
+        return self._programs.definitions.pinned(target, digest, current)
 
     def _child_definition(self, target: str, parent: Workflow[..., Any]) -> Definition:
         if target in self._workflows or default.get(target) is not None:
             return self._definition(self.workflow(target))
-        return child_definition(target, parent)
+        return self._programs.definitions.child(target, parent)
 
     def _definition(self, workflow: Workflow[..., Any]) -> Definition:
         digest, names = definition_of(workflow)
@@ -557,11 +557,6 @@ def _call_of(workflow: Any, args: tuple[Any, ...]) -> tuple[Workflow[..., Any], 
     known, args = startable(workflow, args)
     known.accept(args, {})
     return known, encode_call(args, {})
-
-
-def _find_handler(name: str) -> Callable[[Any], object] | None:
-    step = default.get(name)
-    return cast("Step[..., Any]", step).fn if isinstance(step, Step) else module_function(name)
 
 
 async def _never() -> bool:

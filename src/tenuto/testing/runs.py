@@ -75,8 +75,8 @@ class Run(Generic[T_co]):
     async def signal(self, name: str, /, *args: object, id: str | None = None) -> None:  # noqa: A002  # the public name
         """Sends a signal; it is stored when this returns."""
         workflow = await self._engine.definition_of(self.id)
-        if isinstance(workflow, TwfWorkflow):
-            workflow.accept_signal(name, args)
+        if workflow is not None and workflow.provider is not None:
+            workflow.provider.accept_signal(workflow, name, args)
         await self._send(
             Mail(MailKind.SIGNAL, check_name(name), id, dump(list(args)), None, 0, self._engine.now_ms), id
         )

@@ -19,7 +19,6 @@ from typing import Any, Final, cast
 
 from tenuto.codec.values import dump, load
 from tenuto.errors import TenutoError, TwfError
-from tenuto.host.nexus import Namespaces
 from tenuto.kernel.records import Mail, MailKind, UpdateStatus
 from tenuto.kernel.turn import Turn
 from tenuto.model.definitions import Workflow
@@ -27,6 +26,7 @@ from tenuto.model.durations import milliseconds
 from tenuto.model.ids import short_name
 from tenuto.model.registry import default
 from tenuto.model.steps import is_async, step_info
+from tenuto.namespaces import Namespaces
 from tenuto.store.port import CLOSED, RunRecord
 from tenuto.testing.engine import Engine
 from tenuto.testing.live import Live
@@ -101,7 +101,7 @@ async def simulate(
     With `stub` whatever is not bound, workflows of unknown namespaces included, answers with a record of its name and
     arguments. `namespaces` are stores by name; what `nexus` starts in them is real.
     """
-    others = Namespaces(namespaces or {})
+    others = Namespaces(namespaces or {}, default)
     await others.open()
     try:
         simulation = _Simulation(program, bindings, check_script(list(script)), stub=stub)
@@ -154,7 +154,7 @@ class _Simulation:
         self._bindings.functions.clear()
         self._bindings.functions.update(self._kept[1])
         if self._kept[2]:
-            library.namespaces.difference_update(self._kept[2])
+            library().leave(self._kept[2])
             default.forget(NEXUS)
         self._engine.close()
 
@@ -162,17 +162,17 @@ class _Simulation:
 
     def _bind(self, *, stub: bool) -> None:
         bindings = self._bindings
-        unknown = self._namespaces() - library.namespaces if stub else set[str]()
+        unknown = self._namespaces() - library().namespaces.keys() if stub else set[str]()
         self._kept = dict(bindings.activities), dict(bindings.functions), unknown
         if unknown:
             self._stub_namespaces(unknown)
         if stub:
             for name in sorted(self._host_functions()):
-                if library.function(name, bindings) is None:
+                if library().function(name, bindings) is None:
                     bindings.function(name, pure=True)(self._stub(name))
         scripted = {step["activity"] for step in self._given}
         for name, activity in self._program.activities.items():
-            performer = Performer(activity, library.activity(name, bindings), bindings)
+            performer = Performer(activity, library().activity(name, bindings), bindings)
             if performer.missing() is None or stub or name in scripted:
                 bindings.activities.pop(name, None)
                 options = dict(performer.bound_options)
@@ -204,7 +204,7 @@ class _Simulation:
 
         if real is not None:
             default.forget(NEXUS)
-        library.namespaces.update(names)
+        library().namespaces.update(dict.fromkeys(names))
         default.register(Workflow[..., Any](stubbed, id=NEXUS, name=NEXUS))
 
     def _stub(self, name: str) -> Any:

@@ -11,23 +11,32 @@ of a text is `lexer`, `parser` (with `cursor`, `expressions`, `blocks`, `targets
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from .diagnostics import Diagnostic
-from .format import format_source
-from .program import Program, decode, load
-from .source import Source
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from .diagnostics import Diagnostic
+    from .format import format_source
+    from .program import Program, decode, load
     from .run import Bindings, load_program
+    from .source import Source
 
 __all__ = ["Bindings", "Diagnostic", "Program", "Source", "decode", "format_source", "load", "load_program"]
 
+_HOMES: Final = {
+    "Bindings": "run",
+    "Diagnostic": "diagnostics",
+    "Program": "program",
+    "Source": "source",
+    "decode": "program",
+    "format_source": "format",
+    "load": "program",
+    "load_program": "run",
+}
+
 
 def __getattr__(name: str) -> Any:
-    """Running programs brings the engine along, so it is loaded when it is asked for: tools need only the language."""
-    if name in ("Bindings", "load_program"):
-        from . import run
-
-        return getattr(run, name)
+    """Loaded when asked for: every app has the provider, few have programs, and tools need only the language."""
+    if name in _HOMES:
+        return getattr(import_module(f".{_HOMES[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

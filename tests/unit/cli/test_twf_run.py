@@ -16,8 +16,8 @@ from click.testing import CliRunner, Result
 from tenuto import Tenuto
 from tenuto.cli import main
 from tenuto.model.registry import default
+from tenuto.twf.provider import TwfProvider
 from tenuto.twf.run import load_program
-from tenuto.twf.run.library import library
 
 PAY = """workflow Pay(n: int) -> (int):
     activity Double(n) -> d
@@ -67,13 +67,13 @@ def empty_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
     monkeypatch.chdir(tmp_path)
     sorts: tuple[Any, ...] = ("workflow", "step")
     before = {item.id for sort in sorts for item in default.definitions(sort)}
-    kept = dict(library.programs), list(library.bindings)
+    kept = dict(default.provided(TwfProvider).library.programs), list(default.provided(TwfProvider).library.bindings)
     yield
     for sort in sorts:
         for item in default.definitions(sort):
             if item.id not in before:
                 default.forget(item.id)
-    library.programs, library.bindings = kept
+    default.provided(TwfProvider).library.programs, default.provided(TwfProvider).library.bindings = kept
 
 
 def twf(*args: str) -> Result:

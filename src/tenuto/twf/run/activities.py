@@ -68,7 +68,7 @@ class Performer:
         if activity.block is None:
             return "TWF601", f"activity {activity.name} has neither a bound function nor statements"
         for name in sorted(activity.functions):
-            if library.function(name, self.bindings) is None:
+            if library().function(name, self.bindings) is None:
                 return "TWF602", f"activity {activity.name} calls {name}, which is not bound"
         return None
 
@@ -258,7 +258,7 @@ class _Body:
         }
 
     def function(self, name: str) -> Callable[..., Any]:
-        bound = library.function(name, self._performer.bindings)
+        bound = library().function(name, self._performer.bindings)
         if bound is None:
             raise Fault("TWF602", f"{name} is not bound")
 

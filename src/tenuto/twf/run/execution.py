@@ -332,7 +332,7 @@ class Execution:
         found = self._performers.get(name)
         if found is None:
             activity = self.workflow.program.activities[name]
-            found = Performer(activity, library.activity(name, self.bindings), self.bindings)
+            found = Performer(activity, library().activity(name, self.bindings), self.bindings)
             missing = found.missing()
             if missing is not None:
                 raise Stopped(*missing)
@@ -340,8 +340,8 @@ class Execution:
         return found
 
     def child_target(self, name: str, namespace: str | None) -> Target:
-        if namespace is not None and namespace not in library.namespaces:
-            known = ", ".join(sorted(library.namespaces)) or "none"
+        if namespace is not None and namespace not in library().namespaces:
+            known = ", ".join(sorted(library().namespaces)) or "none"
             raise Stopped("TWF604", f'namespace "{namespace}" is not known here (known: {known})')
         return find_workflow(name, namespace, self.workflow.program)
 

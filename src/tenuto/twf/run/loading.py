@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,22 +9,24 @@ from typing import Any
 
 from tenuto.errors import DuplicateIdError, TwfError
 from tenuto.model.definitions import Step
-from tenuto.model.registry import default
+from tenuto.model.registry import Registry, default
 
+from ..provider import TwfProvider
 from .activities import Performer, perform_queued
 from .bindings import Bindings
-from .compiled import CompiledProgram, compile_program
+from .compiled import CompiledProgram
 from .faults import Stopped
 from .library import library
 from .workflows import TwfWorkflow
 
-__all__ = ["load_program", "pinned_workflow", "read_files", "read_program"]
+__all__ = ["load_program", "read_files"]
 
 
 def load_program(
     *paths: str | os.PathLike[str],
     files: Mapping[str, str] | None = None,
     bindings: Bindings | None = None,
+    registry: Registry | None = None,
 ) -> CompiledProgram:
     """Loads files, or all `*.twf` below directories, as one program and registers its workflows.
 
@@ -33,31 +34,28 @@ def load_program(
         run = await app.start("OrderWorkflow", {"id": "42"})
 
     New runs take the program that was loaded last; runs under way keep the text they started with. `files` gives texts
-    by path instead. A program with errors is refused whole.
+    by path instead. `registry`: of the apps that are to have it. A program with errors is refused whole.
     """
+    known = default if registry is None else registry
+    provider = known.provided(TwfProvider)
     texts = [*read_files(paths), *(files or {}).items()]
-    program = _compiled(tuple(sorted(texts)), bindings)
+    program = provider.library.compiled(tuple(sorted(texts)), bindings)
     for name in program.workflows:
-        _refuse_taken(name)
+        _refuse_taken(known, name)
     if bindings is not None:
-        library.add(bindings)
+        provider.library.add(bindings)
     for compiled in program.workflows.values():
-        default.register(TwfWorkflow(compiled, bindings))
+        known.register(TwfWorkflow(compiled, bindings, provider))
     for name in program.activities:
-        default.register(_queued_step(name))
+        known.register(_queued_step(name))
     return program
 
 
-def _refuse_taken(name: str) -> None:
+def _refuse_taken(registry: Registry, name: str) -> None:
     """A Python workflow has this id: said before anything is registered, so that a program is loaded whole or not."""
-    known = default.get(name)
+    known = registry.get(name)
     if known is not None and not isinstance(known, TwfWorkflow):
         raise DuplicateIdError(f"id {name!r} belongs to {known!r} and was asked for by a TWF program")
-
-
-def _compiled(texts: Sequence[tuple[str, str]], bindings: Bindings | None) -> CompiledProgram:
-    program = compile_program(texts, None if bindings is None else bindings.bound())
-    return library.programs.setdefault(program.hash, program)
 
 
 def read_files(paths: Sequence[str | os.PathLike[str]]) -> list[tuple[str, str]]:
@@ -79,30 +77,15 @@ def _text(file: Path) -> str:
         raise TwfError("TWF100", "Program", f"{file} is not UTF-8", file=str(file)) from None
 
 
-def read_program(source: str) -> CompiledProgram:
-    """The program that the store kept as this text."""
-    stored: dict[str, Any] = json.loads(source)
-    return _compiled([(path, text) for path, text in stored["files"]], None)
-
-
-def pinned_workflow(program: CompiledProgram, name: str) -> TwfWorkflow | None:
-    """A workflow by the text of a program that is not the latest; functions are those that are deployed now."""
-    compiled = program.workflows.get(name)
-    if compiled is None:
-        return None
-    current = default.get(name)
-    return TwfWorkflow(compiled, current.bindings if isinstance(current, TwfWorkflow) else None)
-
-
 # --- activities through queues
 
 
 def _queued_step(name: str) -> Step[..., Any]:
     async def twf_activity(program_hash: str, activity: str, args: list[Any], no_retry: list[str]) -> Any:
         program = await program_of(program_hash)
-        compiled = program.activities[activity]
-        bindings = next((one for one in reversed(library.bindings) if activity in one.activities), None)
-        performer = Performer(compiled, library.activity(activity, bindings), bindings)
+        compiled, loaded = program.activities[activity], library()
+        bindings = next((one for one in reversed(loaded.bindings) if activity in one.activities), None)
+        performer = Performer(compiled, loaded.activity(activity, bindings), bindings)
         missing = performer.missing()
         if missing is not None:
             raise Stopped(*missing).at(compiled.file, compiled.line)
@@ -113,10 +96,11 @@ def _queued_step(name: str) -> Step[..., Any]:
 
 async def program_of(program_hash: str) -> CompiledProgram:
     """A program of this process, or one that the worker's store has."""
-    found = library.programs.get(program_hash)
-    if found is None and library.fetch is not None:
-        source = await library.fetch(program_hash)
-        found = None if source is None else read_program(source)
+    loaded = library()
+    found = loaded.program(program_hash)
+    if found is None and loaded.fetch is not None:
+        source = await loaded.fetch(program_hash)
+        found = None if source is None else loaded.read(source)
     if found is None:
         raise TwfError("TWF603", "TWF603", f"program {program_hash} is not loaded here and not in the store")
     return found

@@ -19,7 +19,7 @@ __all__ = ["pure_function"]
 
 def pure_function(name: str, bindings: Bindings | None) -> Callable[..., Any]:
     """A host function that workflow code and queries may call."""
-    bound = library.function(name, bindings)
+    bound = library().function(name, bindings)
     if bound is None:
         raise Stopped("TWF602", f"host function {name} is not bound")
     if not bound.pure:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tenuto.errors import AmbiguousNameError, DefinitionNotFoundError
-from tenuto.model.registry import default
+from tenuto.model.registry import current
 
 from .faults import Stopped
 from .frames import Budget, Frame
@@ -32,12 +32,12 @@ def find_workflow(name: str, namespace: str | None, program: CompiledProgram) ->
     if namespace is not None:
         return Target(NEXUS, None)
     try:
-        found = default.find(name, "workflow")
+        found = current().find(name, "workflow")
     except DefinitionNotFoundError:
         own = program.workflows.get(name)
         if own is not None:
             return Target(name, _options(own))
-        known = library.elsewhere.get(name)
+        known = library().elsewhere.get(name)
         if known is not None:
             return Target(known, None)
         raise Stopped("TWF603", f"no workflow {name} is loaded here, in this program or known to the store") from None

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from tenuto.errors import TwfError
-from tenuto.model.definitions import Bound, Workflow
+from tenuto.model.definitions import Workflow
 from tenuto.model.port import current_port
 
+from ..provider import TwfProvider
 from .bindings import Bindings
 from .compiled import CompiledHandler, CompiledWorkflow
 from .execution import CARRIED, Execution
@@ -22,24 +23,20 @@ __all__ = ["TwfWorkflow"]
 class TwfWorkflow(Workflow[..., Any]):
     """A workflow that a program defines. Its id is its name; its definition's hash is the program's."""
 
-    def __init__(self, compiled: CompiledWorkflow, bindings: Bindings | None) -> None:
+    def __init__(self, compiled: CompiledWorkflow, bindings: Bindings | None, provider: TwfProvider) -> None:
         super().__init__(_main(compiled, bindings), id=compiled.name, name=compiled.name, queue=_queue(compiled))
         self.compiled = compiled
         self.bindings = bindings
+        self.provider = provider
         self.described = self.fn, compiled.program.hash, compiled.segments
         for name, handler in compiled.queries.items():
             self.queries[name] = query_function(compiled, handler, bindings)
 
-    def bind(self, *args: Any, **kwargs: Any) -> Bound[Any]:
-        """The workflow with its arguments; `TwfError` TWF505 if they do not fit."""
-        self.accept(args, kwargs)
-        return Bound(self, args, kwargs)
-
-    def accept(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    def check_start(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Refuses a start whose arguments do not fit (TWF505)."""
         self._check(self.compiled.parameters.receive, args, kwargs, self.compiled.line)
 
-    def accept_signal(self, name: str, args: Sequence[Any]) -> None:
+    def check_signal(self, name: str, args: Sequence[Any]) -> None:
         """Refuses a signal whose arguments do not fit its handler; one without a handler is kept for later."""
         handler: CompiledHandler | None = self.compiled.signals.get(name)
         if handler is not None:

@@ -12,8 +12,10 @@ from tenuto.codec.values import dump
 from tenuto.kernel.records import Mail, MailKind
 from tenuto.model.registry import default
 from tenuto.testing import Engine, Run
+from tenuto.twf.provider import TwfProvider
 from tenuto.twf.run import Bindings, CompiledProgram, load_program
-from tenuto.twf.run.library import library
+
+library = default.provided(TwfProvider).library
 
 
 @pytest.fixture(params=[False, True], ids=["in_one_piece", "crashing_everywhere"])
@@ -27,13 +29,23 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
 def empty_library() -> Iterator[None]:
     """What a test loads is gone after it."""
     before = {item.id for sort in ("workflow", "step") for item in default.definitions(sort)}  # type: ignore[arg-type]
-    kept = dict(library.programs), list(library.bindings), set(library.namespaces), dict(library.elsewhere)
+    kept = (
+        dict(library.programs),
+        list(library.bindings),
+        dict(library.namespaces),
+        dict(library.elsewhere),
+    )
     yield
     for sort in ("workflow", "step"):
         for item in default.definitions(sort):  # type: ignore[arg-type]
             if item.id not in before:
                 default.forget(item.id)
-    library.programs, library.bindings, library.namespaces, library.elsewhere = kept
+    (
+        library.programs,
+        library.bindings,
+        library.namespaces,
+        library.elsewhere,
+    ) = kept
 
 
 class World:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tenuto.errors import QueryFailedError, RunFailedError, TwfError, UpdateFailedError
-from tenuto.twf.run.library import library
+from tenuto.twf.provider import TwfProvider
 
 from .conftest import World
 
@@ -656,4 +656,4 @@ workflow Kid() -> (string):
     default.forget("P")
     world.engine.reload()
     assert await third.result() == "new"
-    assert library.programs
+    assert default.provided(TwfProvider).library.programs

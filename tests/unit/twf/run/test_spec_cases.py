@@ -894,13 +894,13 @@ async def test_t110_a_run_ends_by_the_text_it_started_with(world: World) -> None
 
 async def test_t111_a_run_completes_though_its_text_is_gone(world: World) -> None:
     from tenuto.model.registry import default
-    from tenuto.twf.run.library import library
+    from tenuto.twf.provider import TwfProvider
 
     world.load(PAY)
     run = await world.start("Pay", 3)
     await world.engine.advance("1m")
     default.forget("Pay")
-    library.programs.clear()
+    default.provided(TwfProvider).library.programs.clear()
     world.engine.reload()
     world.engine._workflows.clear()
     assert await run.result() == 7

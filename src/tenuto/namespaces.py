@@ -21,9 +21,10 @@ from tenuto.model.definitions import ContinueAsNew, Step, Workflow
 from tenuto.model.ids import short_name
 from tenuto.model.info import run_info
 from tenuto.model.port import current_port
-from tenuto.model.registry import default
+from tenuto.model.registry import Registry, default
 from tenuto.model.timers import sleep
 from tenuto.store.urls import store_of
+from tenuto.twf.provider import TwfProvider
 from tenuto.twf.run.library import library
 from tenuto.twf.run.targets import NEXUS
 
@@ -33,40 +34,46 @@ _FOLLOW: Final = "20s"  # one step waits no longer: then it is recorded that the
 _LOOKS: Final = 200  # after so many the history begins anew
 _PATIENT: Final = 1_000_000
 
-_clients: dict[str, NativeEngine] = {}
-
 
 class Namespaces:
     """The other stores that an app was given, by name."""
 
-    def __init__(self, urls: Mapping[str, str]) -> None:
+    def __init__(self, urls: Mapping[str, str], registry: Registry) -> None:
+        self._registry = registry
         self._urls = {check_name(name): url for name, url in urls.items()}
+
+    @property
+    def _clients(self) -> dict[str, NativeEngine]:
+        return self._registry.provided(TwfProvider).library.namespaces
 
     async def open(self) -> None:
         for name, url in self._urls.items():
             client = NativeEngine(store_of(url), None)
             await client.open()
-            _clients[name] = client
-            library.namespaces.add(name)
+            self._clients[name] = client
         if self._urls:
-            default.register(cast("Workflow[..., Any]", remote_run))
+            self._registry.register(cast("Workflow[..., Any]", remote_run))
             for known in (start_there, follow_there, cancel_there):
-                default.register(cast("Step[..., Any]", known))
+                self._registry.register(cast("Step[..., Any]", known))
 
     async def close(self) -> None:
         for name in self._urls:
-            library.namespaces.discard(name)
-            client = _clients.pop(name, None)
+            client = self._clients.pop(name, None)
             if client is not None:
                 await client.close()
-        if not _clients:
-            default.forget(NEXUS)
+        if not self._clients:
+            self._registry.forget(NEXUS)
+
+
+def _client(namespace: str) -> NativeEngine:
+    """Of the app whose code asks."""
+    return cast("NativeEngine", library().namespaces[namespace])
 
 
 @step(name="tenuto.nexus.start", max_attempts=_PATIENT)
 async def start_there(namespace: str, name: str, args: list[Any], kwargs: dict[str, Any], run_id: str) -> None:
     """Starts the run there; the same id with the same input is the same run."""
-    client = _clients[namespace]
+    client = _client(namespace)
     known = await client.store.defined()
     target = name if name in known else next((one for one in known if short_name(one) == name), name)
     await client.start(target, args, kwargs, {"id": run_id})
@@ -76,7 +83,7 @@ async def start_there(namespace: str, name: str, args: list[Any], kwargs: dict[s
 async def follow_there(namespace: str, run_id: str) -> tuple[str, bytes] | None:
     """How the run there ended; None if it has not for a while."""
     try:
-        ending = await _clients[namespace].ending(run_id, _FOLLOW)
+        ending = await _client(namespace).ending(run_id, _FOLLOW)
     except TimeoutError:
         return None
     return ending.status, ending.value
@@ -84,14 +91,15 @@ async def follow_there(namespace: str, run_id: str) -> tuple[str, bytes] | None:
 
 @step(name="tenuto.nexus.cancel", max_attempts=_PATIENT)
 async def cancel_there(namespace: str, run_id: str) -> None:
-    await _clients[namespace].cancel(run_id, "its parent asked", None)
+    await _client(namespace).cancel(run_id, "its parent asked", None)
 
 
 @workflow(name=NEXUS)
 async def remote_run(namespace: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """The run of another namespace, as this store sees it."""
-    if namespace not in _clients:
-        known = ", ".join(sorted(_clients)) or "none"
+    clients = library().namespaces
+    if namespace not in clients:
+        known = ", ".join(sorted(clients)) or "none"
         message = f'namespace "{namespace}" is not known here (known: {known})'
         current_port.get().park(TwfError("TWF604", "TWF604", message))
     run_id = run_info().id
