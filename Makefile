@@ -5,7 +5,7 @@ READY := .venv/.ready
 RUNTIME := .venv/.runtime
 
 .DEFAULT_GOAL := help
-.PHONY: help fmt lint type test test-py312 test-py313 test-py314 demo bench chaos fuzz check clean
+.PHONY: help fmt lint type test test-slow test-py312 test-py313 test-py314 demo bench chaos fuzz check clean
 
 help:    ## this list
 	@grep -E '^[a-z0-9 -]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 23
@@ -36,6 +36,9 @@ type: $(READY)    ## mypy and pyright, both strict
 
 test: lint type    ## everything CI runs: lint, types and every test
 	$(BIN)/pytest -n 2 --dist worksteal -q
+
+test-slow: $(READY)    ## what engine and stores promise, with every short cut left out
+	TENUTO_SLOW=all $(BIN)/pytest -n 2 --dist worksteal -q tests/conformance tests/acceptance
 
 test-py312 test-py313: test-py3%: .venv-py3%/.ready    ## the whole suite on another Python, where it is on the PATH
 	.venv-py3$*/bin/pytest -n 2 --dist worksteal -q

@@ -13,10 +13,12 @@ from tenuto.codec.sealing import Encryption
 from tenuto.host.classify import narrowed
 from tenuto.kernel.commands import EnqueueTask
 from tenuto.kernel.records import Mail, MailKind
+from tenuto.store.full import widened
 from tenuto.store.memory import MemoryStore
 from tenuto.store.port import Claim, Full, NewRun
 from tenuto.store.sealed import sealed
 from tenuto.store.sqlite import SqliteStore
+from tenuto.system.switches import switches
 
 START = 1_700_000_000_000
 LEASE = 30_000
@@ -56,6 +58,8 @@ async def store(request: pytest.FixtureRequest, clock: FakeClock, tmp_path: Path
             from tenuto.store.postgres import PostgresStore
 
             opened = PostgresStore(url, clock=clock)
+    if switches().commits:
+        opened = widened(opened)
     await opened.open()
     yield opened
     await opened.close()

@@ -51,7 +51,7 @@ from tenuto.kernel.records import (
     Taken,
 )
 
-__all__ = ["decode_entry", "encode_entry"]
+__all__ = ["decode_any_entry", "decode_entry", "encode_entry"]
 
 _HEADER: Final = Struct("<HQQQBB")  # version, seq, at, began, flags, tag of the kind
 _ALL_FLAGS: Final = Flag.ALL
@@ -107,10 +107,11 @@ def decode_entry(data: bytes) -> Entry:
             if rest[:3] == _ONLY_INPUT and len(rest) > 3 and rest[3] == len(rest) - 4 < _SHORT:
                 step = _make_step(Step, (_COMPLETED, data[_AT_OUTPUT:end], None, None, rest[4:]))
                 return _make_entry(Entry, (seq, at, began, flags, step))
-    return _decode_any_entry(data)
+    return decode_any_entry(data)
 
 
-def _decode_any_entry(data: bytes) -> Entry:
+def decode_any_entry(data: bytes) -> Entry:
+    """Decode an entry of any layout; `decode_entry` is quicker with those that nearly all have."""
     tag: int
     try:
         version, seq, at, began, flags, tag = _HEADER.unpack_from(data)

@@ -241,9 +241,10 @@ def _put_singles(batch: Batch, puts: list[tuple[bytes, bytes]]) -> None:
 class _RunReader:
     """What has been read of a run so far, row by row in key order."""
 
-    __slots__ = ("history", "history_keys", "mail", "metadata", "names", "singles", "updates")
+    __slots__ = ("decode", "history", "history_keys", "mail", "metadata", "names", "singles", "updates")
 
-    def __init__(self) -> None:
+    def __init__(self, decode: Callable[[bytes], Entry]) -> None:
+        self.decode = decode
         self.names: list[str] = []
         self.history: list[tuple[Location, Entry]] = []
         self.history_keys: list[bytes] = []
@@ -256,6 +257,7 @@ class _RunReader:
         names = self.names
         history = self.history
         history_keys = self.history_keys
+        decode = self.decode
         before = b""
         try:
             for key, value in rows:
@@ -263,7 +265,7 @@ class _RunReader:
                     refuse("rows are not in key order")
                 before = key
                 if key[:2] == _HISTORY:
-                    history.append((_location(key, names), decode_entry(value)))
+                    history.append((_location(key, names), decode(value)))
                     history_keys.append(key)
                 elif (row := _SINGLES.get(key)) is not None:
                     self.singles[row] = value
@@ -341,12 +343,14 @@ def is_first_input(rows: Mapping[bytes, bytes], call: bytes | None) -> bool:
     return bool(load(digest) == sha256(call).digest())
 
 
-def decode_rows(run_id: str, rows: Sequence[tuple[bytes, bytes]]) -> tuple[Rows, RunEncoder]:
-    """All rows of a run, given in key order, decoded; and an encoder that knows the run's names.
+def decode_rows(
+    run_id: str, rows: Sequence[tuple[bytes, bytes]], entry: Callable[[bytes], Entry] = decode_entry
+) -> tuple[Rows, RunEncoder]:
+    """All rows of a run, given in key order, decoded; and an encoder that knows the run's names. `entry`: of a row.
 
     `RecordError` for what is damaged; `DecodingError` for rows that are sealed, and that nobody has opened.
     """
-    reader = _RunReader()
+    reader = _RunReader(entry)
     try:
         reader.read_all(rows)
         return reader.rows(run_id), RunEncoder(reader.names)

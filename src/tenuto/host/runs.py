@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
+from tenuto.codec.entries import decode_any_entry, decode_entry
 from tenuto.codec.records import decode_mail
 from tenuto.codec.rows import EncodedBatch, RunEncoder, decode_rows, mail_key
 from tenuto.codec.values import dump, load
@@ -46,6 +47,7 @@ from tenuto.kernel.facts import Done, Fact, TimerGone, fact_of
 from tenuto.kernel.location import Location, text
 from tenuto.kernel.operations import Cancelled, Completed, Continued, Err, Failed, Parked
 from tenuto.kernel.records import Mail, Rows
+from tenuto.kernel.steps import IssuedSteps, Steps
 from tenuto.kernel.turn import Run, Turn
 from tenuto.model.main import run_main
 from tenuto.store.commits import begun_by, puts_of
@@ -61,6 +63,7 @@ from tenuto.store.port import (
     TurnResult,
     UnreadableRun,
 )
+from tenuto.system.switches import Switches
 
 __all__ = ["HeldRun"]
 
@@ -85,7 +88,9 @@ class HeldRun:
         tell: Callable[[str, Ending | None], None],
         poke: Callable[[], None],
         limits: Limits,
+        slow: Switches,
     ) -> None:
+        self._slow = slow
         self._store = store
         self._committer = committer
         self._definitions = definitions
@@ -205,7 +210,9 @@ class HeldRun:
         self._seen = 0
         self._size.measure(stored)
         with CollectorPaused():
-            rows, encoder = decode_rows(self._require().id, [row for row in stored if not row[0].startswith(_MAIL)])
+            entry = decode_any_entry if self._slow.codec else decode_entry
+            own = [row for row in stored if not row[0].startswith(_MAIL)]
+            rows, encoder = decode_rows(self._require().id, own, entry)
             self._build(rows, encoder)
 
     def _build(self, rows: Rows, encoder: RunEncoder) -> None:
@@ -221,6 +228,7 @@ class HeldRun:
             dump,
             load,
             self._definitions.handler,
+            IssuedSteps if self._slow.replay else Steps,
         )
 
     def drop(self) -> None:

@@ -37,6 +37,7 @@ from tenuto.model.registry import Registry, default
 from tenuto.store.machine import Process, is_gone, this_process
 from tenuto.store.port import Claim, Full, Lease, NewRun, Park, RunningStep, Store
 from tenuto.system import REAL, System
+from tenuto.system.switches import switches
 
 __all__ = ["Worker"]
 
@@ -66,6 +67,7 @@ class Worker:
         limits: Limits,
         tell: Callable[[str, Ending | None], None],
     ) -> None:
+        self._slow = switches()
         self._store = store
         self._limits = limits
         self._tell = tell  # those who wait for something about a run
@@ -383,6 +385,7 @@ class Worker:
             self._tell,
             self.poke,
             self._limits,
+            self._slow,
         )
 
     async def begin(self, new: NewRun, first: Batch) -> bool:

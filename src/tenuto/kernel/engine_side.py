@@ -58,10 +58,11 @@ class EngineSide(Core):
         names: frozenset[str] | None,
         dump: Callable[[Any], bytes],
         load: Callable[[bytes], Any],
+        steps: type[Steps] = Steps,
     ) -> None:
         super().__init__(rows, strict=strict, dump=dump, load=load)
         self.mailbox = Mailbox(self)
-        self.steps = Steps(self)
+        self.steps = steps(self)
         self.sleeps = Sleeps(self)
         self.children = Children(self)
         self.commits = Commits(self, self.mailbox)

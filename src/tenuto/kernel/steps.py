@@ -26,7 +26,7 @@ from tenuto.kernel.records import Entry, Flag, Metadata, Removed, Step, StepStat
 from tenuto.kernel.retries import GiveUp, Retry, judge
 from tenuto.kernel.scope import current_scope
 
-__all__ = ["Steps"]
+__all__ = ["IssuedSteps", "Steps"]
 
 # Builds a named tuple in half the time that calling its class takes.
 _make_step = cast("Callable[[type[Step], tuple[object, ...]], Step]", tuple.__new__)  # pyright: ignore[reportUnknownMemberType]
@@ -285,3 +285,11 @@ class Steps:
 def _final(spec: StepSpec, attempts: int) -> StepSpec:
     """A task's policy once the host has given up: no attempts are left."""
     return StepSpec(spec.name, max_attempts=attempts, no_retry=spec.no_retry)
+
+
+class IssuedSteps(Steps):
+    """The steps of a run in which a step that is awaited at once is issued as any other (TENUTO_SLOW=replay)."""
+
+    def perform(self, op: StepOp) -> asyncio.Future[bytes] | bytes:
+        core = self._core
+        return core.evicted() if core.inert else self.issue(op)

@@ -43,6 +43,7 @@ from tenuto.kernel.operations import (
 from tenuto.kernel.records import Cancel, Child, Counters, Rows, Step
 from tenuto.kernel.rollback import Unwinding
 from tenuto.kernel.scope import Scope
+from tenuto.kernel.steps import Steps
 
 __all__ = ["Definition", "Main", "Run", "Turn", "Waiting", "create"]
 
@@ -122,8 +123,10 @@ class Run(EngineSide):
         dump: Callable[[Any], bytes],
         load: Callable[[bytes], Any],
         find_handler: Callable[[str], Callable[[Any], object] | None] = _no_handler,
+        steps: type[Steps] = Steps,
     ) -> None:
-        super().__init__(rows, strict=rows.version == definition.hash, names=definition.names, dump=dump, load=load)
+        strict = rows.version == definition.hash
+        super().__init__(rows, strict=strict, names=definition.names, dump=dump, load=load, steps=steps)
         self._definition = definition
         self._main = main
         self._unwinding = Unwinding(self, self.steps, find_handler)
@@ -142,9 +145,10 @@ class Run(EngineSide):
         dump: Callable[[Any], bytes],
         load: Callable[[bytes], Any],
         find_handler: Callable[[str], Callable[[Any], object] | None] = _no_handler,
+        steps: type[Steps] = Steps,
     ) -> Run:
         """A run built from its rows; no user code runs before the first turn."""
-        return cls(rows, definition, main, dump, load, find_handler)
+        return cls(rows, definition, main, dump, load, find_handler, steps)
 
     # --- the turn
 

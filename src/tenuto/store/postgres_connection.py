@@ -22,6 +22,7 @@ from tenuto.store.clock import Now
 from tenuto.store.limits import BUFFERED_MESSAGES
 from tenuto.store.sharing import SharedLook
 from tenuto.store.statements import load_statements
+from tenuto.system.switches import switches
 
 try:
     import psycopg
@@ -31,7 +32,7 @@ try:
     from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
     from tenuto.store import postgres_arrays
-    from tenuto.store.postgres_wire import Connection, Row, Values, Wire
+    from tenuto.store.postgres_wire import Connection, CursorWire, Row, Values, Wire
 except ImportError as missing:
     raise ConfigError("the Postgres store needs psycopg: pip install 'psycopg[binary,pool]'") from missing
 from tenuto.system import REAL, System
@@ -185,7 +186,7 @@ class Database:
                 if not _has_news(wire.connection):
                     return wire
                 await _close(wire)  # an idle server says nothing but that it goes
-            return Wire(await self.connect())
+            return (CursorWire if switches().wire else Wire)(await self.connect())
         except BaseException:
             self._room.release()
             raise

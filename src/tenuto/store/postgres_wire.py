@@ -31,7 +31,7 @@ from psycopg.adapt import PyFormat, Transformer
 from psycopg.pq import DiagnosticField, ExecStatus, Format, TransactionStatus
 from psycopg.pq.abc import PGresult
 
-__all__ = ["Connection", "Row", "Values", "Wire", "dollars"]
+__all__ = ["Connection", "CursorWire", "Row", "Values", "Wire", "dollars"]
 
 Row: TypeAlias = tuple[Any, ...]
 Values: TypeAlias = "Mapping[str, Any] | None"
@@ -217,6 +217,18 @@ class Wire:
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+class CursorWire(Wire):
+    """A wire that lets the driver's cursor do the work (TENUTO_SLOW=wire)."""
+
+    __slots__ = ()
+
+    async def execute(self, text: LiteralString, values: Values = None) -> list[Row]:
+        self.rest()
+        cursor = self.connection.cursor(binary=True)
+        await cursor.execute(text, values, prepare=True)
+        return [] if cursor.description is None else await cursor.fetchall()
 
 
 def _is_forgotten(error: psycopg.Error) -> bool:

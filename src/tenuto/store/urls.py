@@ -10,7 +10,9 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tenuto.errors import ConfigError
 from tenuto.store.clock import system_clock
+from tenuto.store.full import widened
 from tenuto.store.port import Store
+from tenuto.system.switches import switches
 
 __all__ = ["DEFAULT_URL", "NOT_SHOWN", "open_store", "shown_url", "store_of"]
 
@@ -33,7 +35,13 @@ async def open_store(url: str = DEFAULT_URL, *, clock: Callable[[], int] = syste
 
 
 def store_of(url: str, clock: Callable[[], int] = system_clock, *, read_only: bool = False) -> Store:
-    """The store of a URL, not open yet. `read_only`: it creates, migrates and changes nothing.
+    """The store of a URL, not open yet. `read_only`: it creates, migrates and changes nothing."""
+    store = _store_of(url, clock, read_only)
+    return widened(store) if switches().commits else store
+
+
+def _store_of(url: str, clock: Callable[[], int], read_only: bool) -> Store:
+    """Make the store of a URL.
 
     Stores are imported where they are asked for: their drivers are extras, or take long to import.
     """
