@@ -181,7 +181,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("path", "meta_path"):  # what loading code does to this process is undone
             patch.setattr(sys, name, list(getattr(sys, name)))
-        patch.setattr("tenuto.app.store_of", lambda given, *_, **options: store_of(given, clock, **options))
+        patch.setattr("tenuto.engines.store_of", lambda given, *_, **options: store_of(given, clock, **options))
         patch.setattr("tenuto.cli.connect.system_clock", clock)
         folder = tmp_path_factory.mktemp("code")
         load_deployed(folder, "weigh")
