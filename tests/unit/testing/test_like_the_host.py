@@ -199,9 +199,11 @@ async def test_a_run_that_only_waits_is_suspended(both: Engine) -> None:
 
 
 async def test_an_eviction_says_once_what_refused_to_close() -> None:
+    over: list[bool] = []
+
     @workflow(name="like.refusing")
     async def refusing() -> None:
-        while True:
+        while not over:
             with suppress(BaseException):
                 await wait_for_signal("go")
 
@@ -210,6 +212,7 @@ async def test_an_eviction_says_once_what_refused_to_close() -> None:
     await engine.settle()
     await engine.evict()
     assert len([notice for notice in engine.notices if "refused to close" in notice]) == 1
+    over.append(True)
     engine.close()
 
 
