@@ -33,8 +33,8 @@ from tenuto.kernel.retries import Retry, judge
 from tenuto.model.registry import Registry
 from tenuto.model.steps import Attempt, StepCall, Subject
 from tenuto.system import Runner
-from tenuto.temporal.closures import kept, under_way
 from tenuto.temporal.payloads import cut, ours, record_of
+from tenuto.temporal.runs.closures import kept, under_way
 
 __all__ = ["INTERRUPTED", "TIMED_OUT", "Activities", "Order", "pulse_of"]
 

@@ -7,12 +7,9 @@ import secrets
 from base64 import urlsafe_b64decode
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final, NoReturn
 
-from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import (
     WorkflowFailureError,
 )
@@ -52,23 +49,21 @@ from tenuto.store.port import CLOSED, RunFilter
 from tenuto.store.queues import QueueRecord
 from tenuto.temporal.checking import check_runs, open_runs
 from tenuto.temporal.connection import Connection
-from tenuto.temporal.live import CANCEL_WITHIN, HOOK_IS_OPEN, PUBLISHED
 from tenuto.temporal.looking import MEMO_ATTRIBUTES, Found, Looking
+from tenuto.temporal.many import Many
 from tenuto.temporal.messages import Messages
-from tenuto.temporal.names import MEMO_OWNER
+from tenuto.temporal.names import CANCEL_WITHIN, HOOK_IS_OPEN, MEMO_OWNER, PUBLISHED
 from tenuto.temporal.owners import own_queue
 from tenuto.temporal.payloads import carried_error, ours, value_of
-from tenuto.temporal.performing import priority_of
 from tenuto.temporal.programs import memo_of
 from tenuto.temporal.schedules import Schedules
-from tenuto.temporal.settings import Address, limits_of
+from tenuto.temporal.settings import Address, limits_of, priority_of
 from tenuto.temporal.tasks import TASK, task_arguments
 from tenuto.temporal.worker import Workers
 
 __all__ = ["TemporalEngine"]
 
 POLL: Final = 0.05  # seconds between two looks of `wait_until`
-MANY: Final = 1_000_000  # runs that a verb for many is done to at most
 NAME_CHARACTERS: Final = 40  # of a step's name in the id of its task
 
 
@@ -79,6 +74,7 @@ class TemporalEngine:
         self.limits, self.registry = limits_of(limits), registry
         self._connection = Connection(Address.parse(url), registry)
         self._looking = Looking(self._connection)
+        self._many = Many(self._connection, self._looking)
         self._schedules = Schedules(self._connection)
         self._messages = Messages(self._connection, self._looking)
         self._workers = None if options is None else Workers(self._connection, options, self.limits)
@@ -177,34 +173,15 @@ class TemporalEngine:
 
     async def for_each(self, which: RunFilter, verb: Verb, reason: str | None) -> int:
         """To the app's own runs that the cluster's list has now, one after the other; to how many it was done."""
-        if verb not in ("cancel", "terminate", "delete"):
-            _unsupported(f"{verb} of many runs", "`temporal workflow reset` with a query, or a signal")
-        done = 0
-        async with self._connection.asking(""):
-            known = "closed" if verb == "delete" else "open"
-            many = replace(which, status=which.status or known, limit=MANY)
-            found = [item async for item in self._looking.ours(many, decide=False)]
-        for item in found:
-            if (item.summary.status in CLOSED) == (verb == "delete"):
-                with suppress(RunClosedError, RunNotFoundError):
-                    await self._do(verb, item, reason)
-                    done += 1
-        return done
-
-    async def _do(self, verb: Verb, found: Found, reason: str | None) -> None:
-        run_id = found.summary.id
-        if verb == "cancel":
-            await self.cancel(run_id, reason, None)
-        elif verb == "terminate":
-            await self.terminate(run_id, reason)
-        else:
-            client = self._connection.client
-            # That execution and no other: a run that was started anew under the id is not the one on the list.
-            execution = WorkflowExecution(workflow_id=run_id, run_id=found.execution)
-            async with self._connection.asking(run_id):
-                await client.workflow_service.delete_workflow_execution(
-                    DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=execution)
-                )
+        match verb:
+            case "cancel":
+                return await self._many.do(which, lambda found: self.cancel(found.summary.id, reason, None))
+            case "terminate":
+                return await self._many.do(which, lambda found: self.terminate(found.summary.id, reason))
+            case "delete":
+                return await self._many.delete(which)
+            case _:
+                _unsupported(f"{verb} of many runs", "`temporal workflow reset` with a query, or a signal")
 
     # --- tasks and queues
 

@@ -38,8 +38,7 @@ from tenuto.model.definitions import Workflow
 from tenuto.model.ids import short_name
 from tenuto.store.port import CLOSED, STUCK, RunFilter
 from tenuto.temporal.connection import Connection
-from tenuto.temporal.live import MEMO_RUN_NO, ROWS
-from tenuto.temporal.names import id_of
+from tenuto.temporal.names import MEMO_RUN_NO, ROWS, id_of
 from tenuto.temporal.owners import is_ours
 from tenuto.temporal.programs import MEMO_PROGRAM, workflow_of
 

@@ -20,8 +20,8 @@ from tenuto.errors import DefinitionNotFoundError, RunClosedError, UpdateFailedE
 from tenuto.kernel.location import check_name
 from tenuto.model.durations import Duration, milliseconds
 from tenuto.temporal.connection import Connection
-from tenuto.temporal.live import CANCEL_WITHIN, MEMO_RUN_NO
 from tenuto.temporal.looking import Looking
+from tenuto.temporal.names import CANCEL_WITHIN, MEMO_RUN_NO
 from tenuto.temporal.payloads import carried_error, ours, payload_of, value_of
 from tenuto.twf.provider import TwfProvider
 

@@ -1,4 +1,4 @@
-"""Locations as a cluster's tools show them, and what a run's memo has. The server has limits that ours do not."""
+"""Names that a cluster sees: of locations, our own signals and queries, memos. The server's limits are not ours."""
 
 from __future__ import annotations
 
@@ -7,8 +7,25 @@ from typing import Final
 
 from tenuto.kernel.location import Location, text
 
-__all__ = ["MEMO_OWNER", "activity_id", "id_of", "shown"]
+__all__ = [
+    "CANCEL_WITHIN",
+    "HOOK_IS_OPEN",
+    "INTERNAL",
+    "MEMO_OWNER",
+    "MEMO_RUN_NO",
+    "PUBLISHED",
+    "ROWS",
+    "activity_id",
+    "id_of",
+    "shown",
+]
 
+INTERNAL: Final = "tenuto."  # what our own signals and queries begin with
+CANCEL_WITHIN: Final = "tenuto.cancel-within"  # a signal: how long a cancellation may take
+PUBLISHED: Final = "tenuto.published"  # queries
+ROWS: Final = "tenuto.rows"
+HOOK_IS_OPEN: Final = "tenuto.hook-is-open"
+MEMO_RUN_NO: Final = "tenuto_run_no"
 MEMO_OWNER: Final = "tenuto"  # whose run it is: the task queue of the URL of the app that started it
 LONGEST_ID: Final = 900  # bytes; the server's own limit is 1000
 LONGEST_SUMMARY: Final = 380  # bytes of JSON; the server's own limit is 400

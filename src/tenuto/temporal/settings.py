@@ -9,12 +9,14 @@ from threading import Lock
 from typing import Final, Protocol
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from temporalio.common import Priority
+
 from tenuto.errors import ConfigError
 from tenuto.host.limits import Limits
 from tenuto.model.registry import Registry, default
 from tenuto.store.urls import shown_url
 
-__all__ = ["DEFAULT_QUEUE", "LIMITS", "VALUE_BYTES", "Address", "Site", "limits_of"]
+__all__ = ["DEFAULT_QUEUE", "LIMITS", "VALUE_BYTES", "Address", "Site", "limits_of", "priority_of"]
 
 DEFAULT_QUEUE: Final = "default"  # the queue of everything that names none
 VALUE_BYTES: Final = 2 * 2**20 - 64 * 2**10  # the server's limit, less what is written around a value
@@ -114,3 +116,8 @@ class Site:
         """Closes what is left once the workers have stopped: the SDK keeps its cache to the end."""
         for run in list(self.alive):
             run.close()
+
+
+def priority_of(priority: int) -> Priority:
+    """Ours grows with urgency from 0; Temporal's keys go from 5, the least urgent, to 1."""
+    return Priority(priority_key=min(5, max(1, 3 - priority))) if priority else Priority.default

@@ -14,8 +14,8 @@ from temporalio.common import RawValue
 from temporalio.worker import Interceptor, WorkflowInboundInterceptor, WorkflowInterceptorClassInput
 
 from tenuto.errors import DecodingError, DefinitionNotFoundError
-from tenuto.temporal.live import LiveRun
 from tenuto.temporal.payloads import carries
+from tenuto.temporal.runs.live import LiveRun
 from tenuto.temporal.settings import Site
 
 __all__ = ["AtSite", "TenutoWorkflow"]

@@ -1,4 +1,4 @@
-"""What a run's commands mean on Temporal: activities, timers, child workflows, signals. Their ends come back as facts.
+"""What a run's commands mean on Temporal: steps, side effects, undo handlers, hooks. Their ends come back as facts.
 
 Runs in workflow code, on Temporal's loop, after a turn has come to rest. Everything here happens again on replay, in
 the same order; an end that comes of an eviction (no `Exception`) is nobody's business.
@@ -9,44 +9,39 @@ from __future__ import annotations
 import asyncio
 import secrets
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from temporalio import workflow
-from temporalio.common import Priority, RawValue, RetryPolicy, WorkflowIDReusePolicy
-from temporalio.exceptions import (
-    ApplicationError,
-    WorkflowAlreadyStartedError,
-)
+from temporalio.common import RawValue, RetryPolicy
 
-from tenuto.codec.values import dump
-from tenuto.errors import ChildCancelledError, ChildStartError
 from tenuto.host.runner import perform
-from tenuto.kernel.commands import EnqueueTask, RegisterHook, RunRollback, RunStep, SendSignal, StartChild, StartTimer
-from tenuto.kernel.facts import Done, Fact, TimerGone
+from tenuto.kernel.commands import EnqueueTask, RegisterHook, RunRollback, RunStep
+from tenuto.kernel.facts import Done
 from tenuto.kernel.location import Location, text
 from tenuto.kernel.operations import Err, Ok, StepOp, StepSpec, TimedOut
 from tenuto.model.definitions import Workflow
 from tenuto.model.options import reference_of
 from tenuto.model.steps import Attempt
 from tenuto.temporal.activities import Order
-from tenuto.temporal.closures import Closure, forget, keep, stop
-from tenuto.temporal.names import MEMO_OWNER, activity_id, shown
-from tenuto.temporal.outcomes import child_error, outcome_of, plain_outcome, step_outcome
+from tenuto.temporal.names import activity_id, shown
 from tenuto.temporal.payloads import ours, value_of
-from tenuto.temporal.portions import Kind, Portions
-from tenuto.temporal.programs import memo_of
-from tenuto.temporal.run import INLINE, ClosureCall, TemporalRun, is_findable
-from tenuto.temporal.settings import Site
+from tenuto.temporal.runs.closures import Closure, forget, keep, stop
+from tenuto.temporal.runs.others import OtherRuns
+from tenuto.temporal.runs.outcomes import outcome_of, plain_outcome, step_outcome
+from tenuto.temporal.runs.portions import Kind, Portions
+from tenuto.temporal.runs.run import INLINE, ClosureCall, TemporalRun, is_findable
+from tenuto.temporal.runs.teller import Teller
+from tenuto.temporal.runs.timers import NEXT_TASK, Timers
+from tenuto.temporal.settings import Site, priority_of
 
 __all__ = ["Performer"]
 
 FOR_EVER: Final = timedelta(days=3650)
 GRACE: Final = timedelta(seconds=10)  # the activity ends itself at its step's timeout; this is the net below
-NEXT_TASK: Final = 0.001  # seconds; a timer of none is none to the SDK
 IN_PORTIONS: Final = "tenuto.portions"  # patches
 _ONCE: Final = RetryPolicy(maximum_attempts=1)
 
@@ -60,32 +55,6 @@ class _Work:
     outlives: bool = False  # of `Task.run`: it is executed even if the run ends
 
 
-@dataclass(slots=True)
-class _Start:
-    """A child on its way: what is meant for it waits until it is there."""
-
-    run: str
-    over: asyncio.Event
-    detached: bool
-    cancelled: bool = False
-
-
-class Teller(Protocol):
-    """Whoever takes the turns."""
-
-    def tell(self, fact: Fact) -> None:
-        """One fact, one turn."""
-        ...
-
-    def deliver(self, name: str, payload: bytes) -> None:
-        """A signal to this run, from itself."""
-        ...
-
-    def wake(self) -> None:
-        """What the end may have waited for has changed."""
-        ...
-
-
 class Performer:
     """What one run has asked of Temporal and not got yet."""
 
@@ -93,41 +62,39 @@ class Performer:
         self, run: TemporalRun, teller: Teller, site: Site, definition: Workflow[..., Any], *, is_marked: bool
     ) -> None:
         self._run = run
-        self._workflow = definition
         self._site = site
         self._outcome_of = partial(outcome_of, plain_is_ours=not is_marked)
-        self._teller = teller
+        self._wake = teller.wake
         self._tell = teller.tell
         self._info = workflow.info()
         self._work: dict[Location, _Work] = {}
-        self._timers: dict[Location, asyncio.Task[None]] = {}
-        self._children: dict[Location, asyncio.Task[Any]] = {}  # handles of those that have started
-        self._starting: dict[Location, _Start] = {}  # children on their way
-        self._others: set[asyncio.Task[Any]] = set()
         self._held: dict[Location, bool] = {}  # steps that have not begun, and whether they outlive the run
         self._portions = Portions(
             lambda: workflow.info().get_current_history_length(),
             lambda: workflow.patched(IN_PORTIONS),
             self._after_this_task,
         )
+        self._next_task: asyncio.Task[None] | None = None
+        self.timers = Timers(teller, self._portions)
+        self.others = OtherRuns(run, teller, site, definition, self._portions, is_marked=is_marked)
 
     def _after_this_task(self, go_on: Callable[[], None]) -> None:
-        timer = asyncio.create_task(workflow.sleep(NEXT_TASK, summary="next portion"))
+        timer = self._next_task = asyncio.create_task(workflow.sleep(NEXT_TASK, summary="next portion"))
 
         def fired(_: asyncio.Task[None]) -> None:
             if not timer.cancelled() and timer.exception() is None:
                 go_on()
-                self._teller.wake()
+                self._wake()
 
         timer.add_done_callback(fired)
-        self._hold(timer)
 
     # --- the end
 
     @property
     def holds_the_end(self) -> bool:
         """True if something must end, or begin, before the workflow may close."""
-        return bool(self._starting) or self._portions.are_waiting or any(work.outlives for work in self._work.values())
+        outlives = any(work.outlives for work in self._work.values())
+        return outlives or self.others.are_starting or self._portions.are_waiting
 
     @property
     def has_tasks(self) -> bool:
@@ -136,25 +103,18 @@ class Performer:
 
     def abandon(self, *, tasks: bool = False) -> None:
         """The run has ended: nobody waits for its own steps and timers any more; or for its tasks either."""
-        for location, outlives in list(self._held.items()):
+        outlive = {**self._held, **{location: work.outlives for location, work in self._work.items()}}
+        for location, outlives in outlive.items():
             if tasks or not outlives:
                 self.cancel_work(location)
-        for location, work in list(self._work.items()):
-            if tasks or not work.outlives:
-                self.cancel_work(location)
-        for location in list(self._timers):
-            self.stop_timer(location)
-        for location, start in list(self._starting.items()):
-            if not start.detached:
-                self._take_back(location)
+        self.timers.abandon()
+        self.others.abandon()
+        if tasks:
+            self._wake()
 
-    def make_room(self, size: int) -> None:
-        """The end of the run travels in a message, too: it waits for one that has room for it."""
-        self._portions.hand("other", "end", size, self._teller.wake)
-
-    def reply(self, update_id: str, size: int, answer: Callable[[], None]) -> None:
-        """Answers travel in the message of a task like everything else."""
-        self._portions.hand("other", ("update", update_id), size, answer)
+    def say(self, what: str, size: int, begin: Callable[[], None]) -> None:
+        """Answers and the end of the run travel in the message of a task like everything else."""
+        self._portions.hand("other", ("said", what), size, begin)
 
     # --- steps
 
@@ -172,14 +132,7 @@ class Performer:
         """`kind`: what it is open as from now on; None: it is delayed, and has its place later."""
         location, spec = command.location, op.spec
         outlives = self._held.pop(location)
-        names = tuple(item if isinstance(item, str) else item.__name__ for item in spec.no_retry)
-        order = Order(command.id, spec.name, spec.max_attempts, names, spec.timeout_ms, spec.heartbeat_ms)
-        policy = RetryPolicy(
-            initial_interval=timedelta(milliseconds=2 * spec.backoff_ms),
-            backoff_coefficient=2,
-            maximum_interval=timedelta(milliseconds=max(spec.backoff_max_ms, 2 * spec.backoff_ms)),
-            maximum_attempts=spec.max_attempts,
-        )
+        order, policy = _order_of(command, spec), _policy_of(spec)
         if is_findable(self._site.registry, command.target):
             begin = partial(self._call_there, command, spec, order, policy)
         else:
@@ -338,10 +291,9 @@ class Performer:
 
     def _begin_hook(self, command: RegisterHook) -> None:
         del self._held[command.location]
-        run_id = self._info.workflow_id
 
         async def mint(_: Attempt) -> Ok:
-            return Ok(f"{urlsafe_b64encode(run_id.encode()).decode().rstrip('=')}.{secrets.token_urlsafe(24)}".encode())
+            return Ok(_token(self._info.workflow_id))
 
         order = Order(command.key, "hook", 1)
         handle = self._call_here(activity_id(command.location), "hook", order, _ONCE, mint)
@@ -353,139 +305,23 @@ class Performer:
         handle.add_done_callback(minted)
         self._follow(command.location, handle, "other", plain_outcome)
 
-    # --- timers
 
-    def start_timer(self, command: StartTimer) -> None:
-        fire = partial(self._tell, TimerGone(command.location))
-        begin = partial(self.wake_at, command.deadline, command.location, fire)
-        self._portions.hand("other", ("timer", command.location), 0, begin)
+def _order_of(command: EnqueueTask, spec: StepSpec) -> Order:
+    names = tuple(item if isinstance(item, str) else item.__name__ for item in spec.no_retry)
+    return Order(command.id, spec.name, spec.max_attempts, names, spec.timeout_ms, spec.heartbeat_ms)
 
-    def wake_at(self, deadline: int, location: Location, fire: Callable[[], None]) -> None:
-        """A durable timer; P4: it is never early, whatever became of the fractions."""
-        delay = max(0, deadline - workflow.time_ns() // 1_000_000)
-        timer = asyncio.create_task(workflow.sleep(delay / 1000, summary=shown(text(location)) or "cancel"))
-        self._timers[location] = timer
 
-        def fired(_: asyncio.Task[None]) -> None:
-            if self._timers.get(location) is timer:
-                del self._timers[location]
-            if not timer.cancelled() and timer.exception() is None:
-                fire()
+def _policy_of(spec: StepSpec) -> RetryPolicy:
+    return RetryPolicy(
+        initial_interval=timedelta(milliseconds=2 * spec.backoff_ms),
+        backoff_coefficient=2,
+        maximum_interval=timedelta(milliseconds=max(spec.backoff_max_ms, 2 * spec.backoff_ms)),
+        maximum_attempts=spec.max_attempts,
+    )
 
-        timer.add_done_callback(fired)
 
-    def stop_timer(self, location: Location) -> None:
-        self._portions.withdraw(("timer", location))
-        timer = self._timers.pop(location, None)
-        if timer is not None:
-            timer.cancel()
-
-    # --- other runs
-
-    def start_child(self, command: StartChild) -> None:
-        start = self._starting[command.location] = _Start(command.run, asyncio.Event(), command.detached)
-        memo = {**memo_of(self._site.registry, command.target, self._workflow), MEMO_OWNER: self._site.task_queue}
-        size = len(command.input) + sum(len(text) for text in memo.values())
-
-        def begin() -> None:
-            self._hold(asyncio.create_task(self._child(command, start, memo)))
-
-        self._portions.hand("child", ("child", command.location), size, begin)
-
-    async def _child(self, command: StartChild, start: _Start, memo: Mapping[str, str]) -> None:
-        policy = workflow.ParentClosePolicy
-        location = command.location
-        try:
-            handle = await workflow.start_child_workflow(
-                command.target,
-                args=[ours(command.input)],
-                id=command.run,
-                task_queue=self._site.task_queue_of(command.queue),
-                result_type=RawValue,
-                parent_close_policy=policy.ABANDON if command.detached else policy.REQUEST_CANCEL,
-                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
-                memo=memo,
-                priority=priority_of(command.priority),
-            )
-        except WorkflowAlreadyStartedError:
-            self._portions.ended("child")
-            self._tell(Done(location, 0, Err(dump(ChildStartError(f"run id {command.run!r} is in use")))))
-            return
-        finally:
-            self._starting.pop(location, None)
-            start.over.set()
-        handle.add_done_callback(partial(self._child_ended, command))
-        self._children[location] = cast("asyncio.Task[Any]", handle)
-        if command.detached:
-            self._tell(Done(location, 0, Ok(b"")))
-        elif start.cancelled:
-            self.cancel_child(location)
-        self._teller.wake()
-
-    def _child_ended(self, command: StartChild, handle: asyncio.Task[Any]) -> None:
-        self._children.pop(command.location, None)
-        if handle.cancelled():
-            return
-        error = handle.exception()
-        if error is None or isinstance(error, Exception):
-            self._portions.ended("child")
-        if command.detached:
-            return
-        if error is None:
-            self._tell(Done(command.location, 0, self._outcome_of(handle.result())))
-        elif isinstance(error, Exception):
-            self._tell(Done(command.location, 0, Err(dump(child_error(command.run, error)))))
-
-    def cancel_child(self, location: Location) -> None:
-        start = self._starting.get(location)
-        if start is not None:
-            start.cancelled = True
-            if self._take_back(location):
-                ended = ChildCancelledError(f"child run {start.run} was cancelled before it began")
-                fact = Done(location, 0, Err(dump(ended)))
-                asyncio.get_running_loop().call_soon(self._tell, fact)
-        handle = self._children.get(location)
-        if handle is not None:
-            handle.cancel()
-
-    def _take_back(self, location: Location) -> bool:
-        """True if this child had not begun: now it never does."""
-        if not self._portions.withdraw(("child", location)):
-            return False
-        self._starting.pop(location).over.set()
-        return True
-
-    def send(self, command: SendSignal) -> None:
-        if command.run == self._info.workflow_id:
-            asyncio.get_running_loop().call_soon(self._send_here, command)
-        else:
-            self._portions.hand(
-                "signal",
-                ("signal", command.location),
-                len(command.payload),
-                lambda: self._hold(asyncio.create_task(self._send(command))),
-            )
-
-    def _send_here(self, command: SendSignal) -> None:
-        self._teller.deliver(command.name, command.payload)
-        self._tell(Done(command.location, 0, Ok(b"")))
-
-    async def _send(self, command: SendSignal) -> None:
-        outcome: Ok | Err = Ok(b"")
-        for start in list(self._starting.values()):
-            if start.run == command.run:
-                await start.over.wait()
-        try:
-            await workflow.get_external_workflow_handle(command.run).signal(command.name, args=[ours(command.payload)])
-        except ApplicationError as error:
-            self._run.report(f"signal at {text(command.location)} was dropped: {error.message}")
-            outcome = Err(dump(LookupError("no open run has that id")))
-        self._portions.ended("signal")
-        self._tell(Done(command.location, 0, outcome))
-
-    def _hold(self, task: asyncio.Task[Any]) -> None:
-        self._others.add(task)
-        task.add_done_callback(self._others.discard)
+def _token(run_id: str) -> bytes:
+    return f"{urlsafe_b64encode(run_id.encode()).decode().rstrip('=')}.{secrets.token_urlsafe(24)}".encode()
 
 
 def _kind_of(site: Site, target: str) -> Kind:
@@ -495,8 +331,3 @@ def _kind_of(site: Site, target: str) -> Kind:
 
 def _size_of(command: EnqueueTask) -> int:
     return len(command.input) + len(command.id)
-
-
-def priority_of(priority: int) -> Priority:
-    """Ours grows with urgency from 0; Temporal's keys go from 5, the least urgent, to 1."""
-    return Priority(priority_key=min(5, max(1, 3 - priority))) if priority else Priority.default

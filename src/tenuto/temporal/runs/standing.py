@@ -1,4 +1,4 @@
-"""Where a run stands, as Temporal's own tools ask for it: the stack of its code, and the names it takes now.
+"""Where a run stands, as our own tools ask for it and Temporal's: its rows, the stack of its code, the names it takes.
 
 The SDK's answers are about the adapter: one task of its loop that waits, and handlers without names.
 """
@@ -6,18 +6,21 @@ The SDK's answers are about the adapter: one task of its loop that waits, and ha
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
 from temporalio.api.sdk.v1 import WorkflowDefinition, WorkflowInteractionDefinition, WorkflowMetadata
 
+from tenuto.codec.rows import RunEncoder
+from tenuto.codec.values import dump
+from tenuto.kernel.batch import Batch
 from tenuto.kernel.location import text
 from tenuto.model.definitions import Workflow
-from tenuto.temporal.run import TemporalRun
+from tenuto.temporal.runs.run import TemporalRun
 
-__all__ = ["metadata_of", "stack_of"]
+__all__ = ["metadata_of", "rows_of", "stack_of"]
 
 _OURS: Final = str(Path(__file__).parents[1])
 _HOOK: Final = "hook:"  # with a secret in it
@@ -69,3 +72,20 @@ def metadata_of(run: TemporalRun, workflow: Workflow[..., Any]) -> WorkflowMetad
 
 def _named(names: Any) -> list[WorkflowInteractionDefinition]:
     return [WorkflowInteractionDefinition(name=name) for name in names]
+
+
+def rows_of(run: TemporalRun, unread: Sequence[str], *, is_open: bool) -> bytes:
+    """What our own store would hold of this run, what it waits for, and which signals nobody took."""
+    nodes = run.nodes()
+    batch = Batch(
+        entries=tuple((node.location, node.entry) for node in nodes if node.entry is not None),
+        metadata=tuple((node.location, node.metadata) for node in nodes if node.metadata is not None),
+        state="running",
+        version=run.rows.version,
+        input=run.rows.input,
+        counters=run.counters,
+        published=run.published,
+    )
+    rows = [list(row) for row in sorted(RunEncoder().encode(batch).puts)]
+    signals, updates = run.mailbox.awaited if is_open else ((), ())
+    return dump([rows, list(signals), list(updates), list(unread)])
