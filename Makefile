@@ -34,7 +34,7 @@ type: $(READY)    ## mypy and pyright, both strict
 	$(BIN)/mypy
 	$(BIN)/pyright
 
-test: lint type    ## everything CI runs: lint, types and every test
+test: lint type    ## lint, types and every test
 	$(BIN)/pytest -n 2 --dist worksteal -q
 
 test-slow: $(READY)    ## what engine and stores promise, with every short cut left out

@@ -6,11 +6,19 @@ from typing import Any
 
 import pytest
 
-from tenuto.codec.rows import ERROR_KEY, OUTPUT_KEY
+from tenuto.codec.rows import ERROR_KEY, OUTPUT_KEY, RunEncoder
 from tenuto.codec.values import dump, load
 from tenuto.host.classify import narrowed
+from tenuto.kernel.batch import Batch
+from tenuto.kernel.location import parse
+from tenuto.kernel.records import Child, ChildMode, Counters, Entry
 from tenuto.store.port import End, Full, Lease, NewRun
 
+SPAWNED = Entry(0, 0, 0, 0, Child(ChildMode.SPAWN, 1, "child", "wf"))
+# What the parent has stored of it: an encrypted store opens a result only for the operation that awaits it.
+PARENT = RunEncoder().encode(
+    Batch(entries=((parse("spawn"), SPAWNED),), state="running", version="h", input=b"", counters=Counters(0))
+)
 CHILD = NewRun("child", "wf", ((b"\x15\x01", b"first"),), parent=("r", "spawn"))
 
 
@@ -28,7 +36,7 @@ async def test_a_child_that_has_ended_is_followed_by_the_operation_that_started_
     world: Any, store: Any, status: str, known: bool
 ) -> None:
     """R072, R077: spawned again after a rewind, its result is in the inbox in the same transaction (P8)."""
-    await world.start()
+    assert await store.create(NewRun("r", "wf", PARENT.puts))
     lease = await store.claim("r")
     await store.commit(narrowed(Full(lease, "running", runs=(CHILD,))))
     await end(store, "child", status)
