@@ -257,12 +257,12 @@ async def test_what_a_turn_takes_back_does_not_count(url: str) -> None:
         assert await (await app.start(begins, 30)).result(timeout=LIMIT) == "begun"
 
 
-async def test_a_list_has_one_page(url: str) -> None:
+async def test_a_list_goes_on_page_after_page(url: str) -> None:
     async with Tenuto(url, queues=["nobody"], limits=Limits(page=3)) as app:
         for _ in range(5):
             await app.start(waits)
         assert len([run async for run in app.runs(limit=2)]) == 2
-        assert len([run async for run in app.runs(limit=4)]) == 3
+        assert len([run async for run in app.runs(limit=4)]) == 4
         assert await app.each().terminate() == 5  # page by page, all of them
 
 

@@ -36,7 +36,7 @@ def shop(answer: str) -> Registry:
 
     price = price_of(answer, registry)
 
-    @registry.workflow(name="sell")
+    @registry.workflow(name="two-apps-sell")
     async def sell(item: str) -> list[Any]:
         by_name = await Task.run("price", item)
         called = await price(item)
@@ -93,8 +93,8 @@ async def result(app: Tenuto, name: str, *args: object) -> Any:
 async def test_a_name_means_the_definition_of_its_own_app(apps: tuple[Tenuto, Tenuto]) -> None:
     cheap, dear = apps
     for _ in range(3):  # of both at once: the contexts they are called from are the same
-        assert await result(cheap, "sell", "tea") == ["cheap", "tea cheap", "tea cheap"]
-        assert await result(dear, "sell", "tea") == ["dear", "tea dear", "tea dear"]
+        assert await result(cheap, "two-apps-sell", "tea") == ["cheap", "tea cheap", "tea cheap"]
+        assert await result(dear, "two-apps-sell", "tea") == ["dear", "tea dear", "tea dear"]
 
 
 async def test_a_child_and_a_task_are_of_the_app_of_their_run(apps: tuple[Tenuto, Tenuto]) -> None:
@@ -107,7 +107,7 @@ async def test_a_child_and_a_task_are_of_the_app_of_their_run(apps: tuple[Tenuto
 
 async def test_a_query_is_answered_by_the_code_of_its_own_app(apps: tuple[Tenuto, Tenuto]) -> None:
     for app, answer in zip(apps, ("cheap", "dear"), strict=True):
-        run = await app.start("sell", "tea", id="asked")
+        run = await app.start("two-apps-sell", "tea", id="asked")
         await run.result(timeout="20s")
         assert await run.query("who") == answer
 
@@ -168,15 +168,15 @@ async def test_a_common_parent_is_shared_and_an_own_definition_goes_before_it(ur
 
     price_of("special", special)
     async with both(urls, Registry(common), special) as (plain, other):
-        assert await result(plain, "sell", "tea") == ["common", "tea common", "tea common"]
-        assert await result(other, "sell", "tea") == ["common", "tea special", "tea special"]  # its queue carries ids
+        assert await result(plain, "two-apps-sell", "tea") == ["common", "tea common", "tea common"]
+        assert await result(other, "two-apps-sell", "tea") == ["common", "tea special", "tea special"]  # its queue carries ids
 
 
 async def test_the_same_registry_makes_two_apps_see_the_same(urls: tuple[str, str]) -> None:
     shared = shop("shared")
     async with both(urls, shared, shared) as found:
         for app in found:
-            assert await result(app, "sell", "tea") == ["shared", "tea shared", "tea shared"]
+            assert await result(app, "two-apps-sell", "tea") == ["shared", "tea shared", "tea shared"]
 
 
 async def test_without_a_registry_an_app_has_what_decorators_have_registered(urls: tuple[str, str]) -> None:
@@ -184,7 +184,7 @@ async def test_without_a_registry_an_app_has_what_decorators_have_registered(url
     async with Tenuto(urls[0], grace=1) as plain, Tenuto(urls[1], registry=shop("dear"), grace=1):
         assert await result(plain, "two-apps-everybody") == "of the default registry"
         with pytest.raises(DefinitionNotFoundError):
-            await plain.start("sell", "tea")
+            await plain.start("two-apps-sell", "tea")
 
 
 async def test_workers_of_one_store_leave_each_other_what_only_the_other_knows(urls: tuple[str, str]) -> None:
@@ -198,7 +198,7 @@ async def test_workers_of_one_store_leave_each_other_what_only_the_other_knows(u
 
     async with both((urls[0], urls[0]), mine, shop("dear")) as (first, second):
         run = await first.start("waits")
-        sold = await second.start("sell", "tea")
+        sold = await second.start("two-apps-sell", "tea")
         assert (await sold.result(timeout="20s"))[0] == "dear"
         await second.get(run.id).signal("go", 1)
         assert await run.result(timeout="20s") == "1"
@@ -207,7 +207,7 @@ async def test_workers_of_one_store_leave_each_other_what_only_the_other_knows(u
 async def test_a_run_starts_another_registrys_run_by_its_object(urls: tuple[str, str]) -> None:
     """The object says the id; who executes it is decided in the run's own app."""
     mine, others = shop("cheap"), shop("dear")
-    sell: Any = others.get("sell")
+    sell: Any = others.get("two-apps-sell")
 
     @mine.workflow(name="starts")
     async def starts() -> str:
@@ -222,17 +222,17 @@ def test_a_registry_refuses_a_second_definition_with_an_id() -> None:
     registry = shop("cheap")
     with pytest.raises(DuplicateIdError):
 
-        @registry.workflow(name="sell")
+        @registry.workflow(name="two-apps-sell")
         async def another() -> None: ...
 
-    assert registry.find("sell", "workflow").fn.__qualname__.endswith("sell")
+    assert registry.find("two-apps-sell", "workflow").fn.__qualname__.endswith("two-apps-sell")
 
 
 def test_a_registrys_decorators_leave_the_default_one_alone() -> None:
     registry = shop("cheap")
-    assert {item.id for item in registry.definitions("workflow")} == {"gives-step", "order", "sell", "takes-step"}
+    assert {item.id for item in registry.definitions("workflow")} == {"gives-step", "order", "two-apps-sell", "takes-step"}
     assert [item.id for item in registry.definitions("step")] == ["price"]
-    assert default.get("sell") is None
+    assert default.get("two-apps-sell") is None
     assert current() is default
 
 

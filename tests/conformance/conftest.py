@@ -16,6 +16,7 @@ from tenuto.kernel.records import Mail, MailKind
 from tenuto.store.full import widened
 from tenuto.store.memory import MemoryStore
 from tenuto.store.port import Claim, Full, NewRun
+from tenuto.store.results import Belonging
 from tenuto.store.sealed import sealed
 from tenuto.store.sqlite import SqliteStore
 from tenuto.system.switches import switches
@@ -40,6 +41,10 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
+async def _anywhere(self: Belonging, run_id: str, location: str, origin: object, part: str) -> str:
+    return location
+
+
 @pytest.fixture(params=["memory", "sqlite", "postgres", "sealed"])
 async def store(request: pytest.FixtureRequest, clock: FakeClock, tmp_path: Path) -> AsyncIterator[AnyStore]:
     opened: AnyStore
@@ -47,6 +52,9 @@ async def store(request: pytest.FixtureRequest, clock: FakeClock, tmp_path: Path
         case "memory":
             opened = MemoryStore(clock)
         case "sealed":
+            # These cases name tasks and rows as they like. Which results a run may open is the matter of
+            # tests/security/test_travelling_results.py, with the names and histories that runs really have.
+            request.getfixturevalue("monkeypatch").setattr(Belonging, "place_of", _anywhere)
             opened = sealed(
                 SqliteStore(tmp_path / "tenuto.db", clock=clock, sync="normal"), Encryption({"k": b"k" * 32})
             )

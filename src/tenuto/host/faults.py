@@ -65,7 +65,7 @@ def failed_at(error: BaseException) -> str:
     """The location of the run's own step that an error comes from; "" where it comes from none."""
     for cause in causes(error):
         if isinstance(cause, StepFailedError):
-            return cause.location
+            return getattr(cause, "location", "")  # a copy rebuilt by somebody's own code may lack it
         if isinstance(cause, ChildError):
             break  # what lies below happened in another run
     return ""

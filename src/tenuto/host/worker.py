@@ -599,7 +599,7 @@ class Worker:
         alive = await self._store.live_workers()
         gone = [one.id for one in alive if is_gone(Process(one.machine, one.pid, one.pid_began), here)]
         if gone:
-            log.warning("the processes of %d workers of this machine are gone: %s", len(gone), ", ".join(gone))
+            log.info("workers of this machine whose processes are gone: %s", ", ".join(gone))
             await self._store.declare_lost(gone)
         return await self._store.sweep(self._max_reclaims, 100)
 
