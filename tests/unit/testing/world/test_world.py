@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -195,6 +196,7 @@ async def test_a_body_that_is_cancelled_may_go_on(world: World) -> None:
     assert await world.run(work(), FOREVER) == "refused"
 
 
+@pytest.mark.skipif(sys.platform == "emscripten", reason="there are no threads")
 async def test_a_function_runs_in_a_thread(world: World) -> None:
     async def work() -> int:
         return await machine(world).runner().sync(threading.get_ident)
